@@ -5,7 +5,7 @@ use super::program::{Program, report};
 use super::verb::Verb;
 use crate::base::logging;
 use crate::machine::Machine;
-use crate::stage::{apply, end_in_time};
+use crate::stage::{end_in_time, local};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::path::{Path, PathBuf};
@@ -40,11 +40,11 @@ impl Verb for Apply {
             logging::to_kmsg();
             let machine = Machine::read(Path::new("/"));
             end_in_time(&machine);
-            let ended = apply::new_root(&self.root, &machine);
+            let ended = local::new_root(&self.root, &machine);
             return initramfs::finish(&machine, &ended.problems, ended.written);
         };
         program.log(LevelFilter::Info);
-        match apply::tree(&self.root, &seed) {
+        match local::tree(&self.root, &seed) {
             Ok(errors) => report(program, &errors),
             Err(e) => program.fail(e),
         }

@@ -3,7 +3,7 @@
 use super::program::Program;
 use super::real_root;
 use super::verb::Verb;
-use crate::stage::later;
+use crate::stage;
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
@@ -16,6 +16,6 @@ impl Verb for Background {
     const HIDDEN: bool = true;
 
     fn run(self, program: &Program) -> ExitCode {
-        real_root::run(program, &[], later::background)
+        real_root::run(program, &[], stage::background)
     }
 }

@@ -8,8 +8,8 @@ use crate::base::error::Error;
 use crate::base::report::Report;
 use crate::machine::{Family, Machine};
 use crate::network::render::RENDERERS;
-use crate::root::run_dir::APPLIED;
-use crate::root::{Attr, Command, Kind, Root, STATE_FOLDERS, Stage, Use};
+use crate::root::run_dir::LOCAL_STAGE;
+use crate::root::{Attr, Command, Kind, Root, STATE_FOLDERS, Use};
 use crate::stage::image::Image;
 use crate::stage::network;
 use crate::system;
@@ -107,7 +107,7 @@ impl Verb for Clean {
         if errors.is_empty() && self.reboot {
             let argv: &[&str] =
                 if image.distro.family == Family::Alpine { &["reboot"] } else { &["shutdown", "-r", "now"] };
-            errors.extend(root.run(Command::new(Stage::Final, argv.iter().copied())).err());
+            errors.extend(root.run(Command::new(argv.iter().copied())).err());
         }
         for e in &errors {
             program.say(e);
@@ -149,7 +149,7 @@ impl Clean {
             gone.push(elsewhere.to_owned());
         }
         // A stage run by hand must not conclude that this boot's initramfs has done the work.
-        gone.push(APPLIED.to_owned());
+        gone.push(LOCAL_STAGE.to_owned());
         errors.extend(gone.iter().filter_map(|path| root.remove(path).err()));
         let (is_all, is_datasources) = (self.removes(Config::Fstab), self.removes(Config::Datasource));
         if (is_all || is_datasources) && root.is_file(system::fstab::FSTAB) {
@@ -190,7 +190,7 @@ fn clean_d(root: &mut Root, program: &Program) -> Vec<Error> {
         program.say(format_args!("not run in another root: {}", programs.join(", ")));
         return Vec::new();
     }
-    programs.into_iter().filter_map(|path| root.run(Command::new(Stage::Final, [path])).err()).collect()
+    programs.into_iter().filter_map(|path| root.run(Command::new([path])).err()).collect()
 }
 
 /// Makes the next boot create a new machine-id: systemd does so if the file says so (machine-id(5)), other

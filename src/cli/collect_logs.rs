@@ -9,7 +9,7 @@ use crate::base::report::Report;
 use crate::base::tar::{Archive, stored_gzip};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
-use crate::root::{Command, Kind, Output, Root, Stage, Use};
+use crate::root::{Command, Kind, Output, Root, Use};
 use crate::stage::image::Image;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -116,7 +116,7 @@ impl CollectLogs {
         for (name, command, secret) in COMMANDS {
             if root.is_live() && !(secret && self.redact_sensitive) {
                 let line = format!("{command} 2>&1 | head -c {MAX_OUTPUT}");
-                let output = root.output(Command::new(Stage::Final, ["sh", "-c", &line]))?.stdout;
+                let output = root.output(Command::new(["sh", "-c", &line]))?.stdout;
                 collection.add(&format!("/{name}"), 0o600, &output);
             }
         }
@@ -131,8 +131,7 @@ impl CollectLogs {
         let archive = collection.archive.finish();
         if root.is_live()
             && root.which("gzip").is_some()
-            && let Output { status: 0, stdout, .. } =
-                root.output(Command::new(Stage::Final, ["gzip"]).stdin(archive.clone()))?
+            && let Output { status: 0, stdout, .. } = root.output(Command::new(["gzip"]).stdin(archive.clone()))?
         {
             return Ok(stdout);
         }

@@ -3,8 +3,8 @@
 use super::program::Program;
 use super::real_root;
 use super::verb::Verb;
-use crate::root;
-use crate::stage::later;
+use crate::root::Stage;
+use crate::stage;
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
@@ -23,11 +23,8 @@ pub struct Init {
 impl Verb for Init {
     fn run(self, program: &Program) -> ExitCode {
         real_root::run(program, &self.file, |root, machine, asked| {
-            if self.local {
-                later::local(root, machine, asked)
-            } else {
-                later::stage(root, machine, root::Stage::Init, asked)
-            }
+            let which = if self.local { Stage::Local } else { Stage::Network };
+            stage::run(root, machine, which, asked)
         })
     }
 }

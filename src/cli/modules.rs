@@ -4,7 +4,7 @@ use super::program::Program;
 use super::real_root;
 use super::verb::Verb;
 use crate::root::Stage;
-use crate::stage::later;
+use crate::stage;
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
@@ -13,20 +13,19 @@ use std::process::ExitCode;
 #[argh(subcommand, name = "modules", help_triggers("-h", "--help"), note = "The exit code is the number of errors.")]
 pub struct Modules {
     /// the stage; default: config
-    #[argh(option, short = 'm', arg_name = "init|config|final", default = "Stage::Config", from_str_fn(stage))]
+    #[argh(option, short = 'm', arg_name = "init|config|final", default = "Stage::Config", from_str_fn(mode))]
     mode: Stage,
     /// a configuration file that takes precedence over all others; may be given again, the first takes precedence
     #[argh(option, short = 'f', arg_name = "path")]
     file: Vec<String>,
 }
 
-fn stage(name: &str) -> Result<Stage, String> {
-    let stages = [Stage::Init, Stage::Config, Stage::Final];
-    stages.into_iter().find(|s| s.name() == name).ok_or_else(|| "expected init, config or final".into())
+fn mode(name: &str) -> Result<Stage, String> {
+    Stage::WITH_MODULES.into_iter().find(|s| s.name() == name).ok_or_else(|| "expected init, config or final".into())
 }
 
 impl Verb for Modules {
     fn run(self, program: &Program) -> ExitCode {
-        real_root::run(program, &self.file, |root, machine, asked| later::stage(root, machine, self.mode, asked))
+        real_root::run(program, &self.file, |root, machine, asked| stage::run(root, machine, self.mode, asked))
     }
 }

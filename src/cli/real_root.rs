@@ -6,7 +6,7 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, wrong, yaml};
 use crate::machine::Machine;
 use crate::root::{Root, Stage, Use};
-use crate::stage::{Options, end_on_signals, later};
+use crate::stage::{self, Options, end_on_signals};
 use log::LevelFilter;
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,11 +34,7 @@ pub fn run(
 /// Runs all stages of the real root in order: `--all-stages`.
 pub fn all_stages(program: &Program) -> ExitCode {
     run(program, &[], |root, machine, options| {
-        let mut errors = later::local(root, machine, options);
-        for stage in Stage::ALL {
-            errors.extend(later::stage(root, machine, stage, options));
-        }
-        errors
+        Stage::ALL.into_iter().flat_map(|one| stage::run(root, machine, one, options)).collect()
     })
 }
 

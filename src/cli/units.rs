@@ -4,9 +4,6 @@ use crate::detect;
 use crate::root::{Command, Output, Root, Stage, run_dir};
 use crate::stage::handover::INSTALLED;
 
-/// The stages' units, the last first.
-const UNITS: [&str; 4] =
-    ["cloud-final.service", "cloud-config.service", "cloud-init-network.service", "cloud-init-local.service"];
 /// cloud-init's program, or the link to prepivot in its place.
 const CLOUD_INIT: &str = "/usr/bin/cloud-init";
 /// Where units are, those that take precedence first (systemd.unit(5)).
@@ -34,7 +31,7 @@ pub fn provider(root: &Root) -> Option<&'static str> {
     if !own || is_link || !root.exists(CLOUD_INIT) {
         return None;
     }
-    let paths = UNIT_FOLDERS.map(|folder| format!("{folder}/{}", UNITS[UNITS.len() - 1]));
+    let paths = UNIT_FOLDERS.map(|folder| format!("{folder}/{}", Stage::Local.unit()));
     let path = paths.into_iter().find(|path| root.read_link(path).is_some() || root.exists(path))?;
     if root.read_link(&path).is_some_and(|target| target == "/dev/null") {
         return Some("none");
@@ -51,7 +48,8 @@ pub fn environment_disables(root: &mut Root) -> bool {
 /// Asks systemd for the stages' units.
 pub fn outlook(root: &mut Root) -> Outlook {
     let mut words = vec!["show", "--property=ActiveState,SubState,UnitFileState,Job"];
-    words.extend(UNITS);
+    // The last one first, as `judge` expects.
+    words.extend(Stage::ALL.iter().rev().map(|stage| stage.unit()));
     systemctl(root, &words).map_or(Outlook::Going, |text| judge(&text))
 }
 
@@ -66,7 +64,7 @@ pub fn moment(root: &mut Root, unit: Option<&str>, property: &str) -> Option<f64
 
 fn systemctl(root: &mut Root, words: &[&str]) -> Option<String> {
     let argv = std::iter::once("systemctl").chain(words.iter().copied());
-    match root.output(Command::new(Stage::Init, argv)) {
+    match root.output(Command::new(argv)) {
         Ok(Output { status: 0, stdout, .. }) => Some(String::from_utf8_lossy(&stdout).into_owned()),
         Ok(Output { status, .. }) => {
             log::warn!("systemctl ended with exit status {status}: whether a unit failed is not known");

@@ -5,12 +5,7 @@ use crate::base::report::{Report, Severity};
 use crate::document::{Map, Value, json};
 use crate::instance::boot::ENABLED;
 use crate::instance::state::{BOOT_FINISHED, CLOUD_DIR, RUN_DIR};
-use crate::root::{Attr, Root};
-
-/// The stages in status.json, in order.
-pub const STAGES: [&str; 4] = [LOCAL, "init", "modules-config", "modules-final"];
-/// The local stage, which the initramfs runs.
-pub const LOCAL: &str = "init-local";
+use crate::root::{Attr, Root, Stage};
 
 /// The files of one boot, in the state's `data`, with links in /run.
 const FILES: [&str; 2] = ["status.json", "result.json"];
@@ -30,13 +25,13 @@ impl Status {
     pub fn new() -> Status {
         let mut v1 = Map::new();
         v1.insert("datasource", Value::Null);
-        for stage in STAGES {
+        for stage in Stage::ALL {
             let mut map = Map::new();
             map.insert("errors", Vec::<Value>::new());
             map.insert("finished", Value::Null);
             map.insert("recoverable_errors", Map::new());
             map.insert("start", Value::Null);
-            v1.insert(stage, map);
+            v1.insert(stage.status_name(), map);
         }
         v1.insert("stage", Value::Null);
         Status(v1)
@@ -48,20 +43,20 @@ impl Status {
             let bytes = root.read(&format!("{RUN_DIR}/status.json")).ok()??;
             let Value::Map(mut document) = json::parse("status.json", &bytes).ok()? else { return None };
             let Some(Value::Map(v1)) = document.remove("v1") else { return None };
-            STAGES.iter().all(|s| matches!(v1.get(s), Some(Value::Map(_)))).then_some(Status(v1))
+            Stage::ALL.iter().all(|s| matches!(v1.get(s.status_name()), Some(Value::Map(_)))).then_some(Status(v1))
         };
         read().unwrap_or_else(Status::new)
     }
 
-    fn stage(&mut self, name: &str, change: impl FnOnce(&mut Map)) {
-        if let Some(Value::Map(map)) = self.0.get_mut(name) {
+    fn stage(&mut self, stage: Stage, change: impl FnOnce(&mut Map)) {
+        if let Some(Value::Map(map)) = self.0.get_mut(stage.status_name()) {
             change(map);
         }
     }
 
     /// Begins a stage, `start` seconds after the kernel.
-    pub fn begin(&mut self, stage: &str, start: f64) {
-        self.0.insert("stage", stage);
+    pub fn begin(&mut self, stage: Stage, start: f64) {
+        self.0.insert("stage", stage.status_name());
         self.stage(stage, |s| {
             s.insert("start", Value::Float(start));
             s.insert("finished", Value::Null);
@@ -70,12 +65,16 @@ impl Status {
 
     /// Adds an error to each stage before `stage` that has begun and has not ended: it was killed, for example because it took longer
     /// than its unit may. Its other work was not done, and nothing else says so.
-    pub fn note_killed(&mut self, stage: &str) {
-        for earlier in STAGES.into_iter().take_while(|name| *name != stage) {
+    pub fn note_killed(&mut self, stage: Stage) {
+        for earlier in Stage::ALL.into_iter().filter(|earlier| *earlier < stage) {
             self.stage(earlier, |s| {
                 let is_null = |key: &str| s.get(key).is_none_or(Value::is_null);
                 if !is_null("start") && is_null("finished") {
-                    extend(s, "errors", vec![format!("the stage {earlier} was killed before its end").into()]);
+                    extend(
+                        s,
+                        "errors",
+                        vec![format!("the stage {} was killed before its end", earlier.status_name()).into()],
+                    );
                 }
             });
         }
@@ -87,7 +86,7 @@ impl Status {
     }
 
     /// Ends a stage. The report's errors make it a failure; warnings and deprecations are recoverable errors.
-    pub fn end(&mut self, stage: &str, report: &Report) {
+    pub fn end(&mut self, stage: Stage, report: &Report) {
         self.0.insert("stage", Value::Null);
         self.stage(stage, |s| {
             s.insert("finished", Value::Float(uptime()));
@@ -101,7 +100,7 @@ impl Status {
     }
 
     /// Adds the report of a later part of the stage, without duplicates.
-    pub fn add(&mut self, stage: &str, report: &Report) {
+    pub fn add(&mut self, stage: Stage, report: &Report) {
         self.stage(stage, |s| {
             extend(s, "errors", texts(report, Severity::Error));
             if let Some(Value::Map(recoverable)) = s.get_mut("recoverable_errors") {
@@ -113,19 +112,20 @@ impl Status {
     }
 
     /// The errors of one stage.
-    pub fn errors_of(&self, stage: &str) -> Vec<String> {
-        self.0.get(stage).and_then(|s| s.get("errors")).map(Value::texts).unwrap_or_default()
+    pub fn errors_of(&self, stage: Stage) -> Vec<String> {
+        self.0.get(stage.status_name()).and_then(|s| s.get("errors")).map(Value::texts).unwrap_or_default()
     }
 
     /// The recoverable errors of all stages so far.
     pub fn recoverable(&self) -> Vec<String> {
-        let stages = STAGES.iter().filter_map(|stage| self.0.get(stage)?.get("recoverable_errors")?.as_map());
+        let stages =
+            Stage::ALL.iter().filter_map(|stage| self.0.get(stage.status_name())?.get("recoverable_errors")?.as_map());
         stages.flat_map(Map::iter).flat_map(|(_, list)| list.texts()).collect()
     }
 
     /// Removes errors that no longer apply.
     pub fn withdraw(&mut self, errors: &[String]) {
-        for stage in STAGES {
+        for stage in Stage::ALL {
             self.stage(stage, |s| {
                 if let Some(Value::List(list)) = s.get_mut("errors") {
                     list.retain(|e| !errors.iter().any(|old| e.as_str() == Some(old)));
@@ -136,8 +136,8 @@ impl Status {
 
     /// The errors of all stages.
     pub fn errors(&self) -> Vec<Value> {
-        let of = |stage: &&str| self.0.get(stage)?.get("errors")?.as_list().map(<[Value]>::to_vec);
-        STAGES.iter().filter_map(of).flatten().collect()
+        let of = |stage: &Stage| self.0.get(stage.status_name())?.get("errors")?.as_list().map(<[Value]>::to_vec);
+        Stage::ALL.iter().filter_map(of).flatten().collect()
     }
 
     /// Writes status.json, and the link to it in /run.
@@ -273,7 +273,7 @@ mod tests {
         report.warn("wrong");
         report.deprecated("old");
         let mut status = Status::new();
-        status.end("init", &report);
+        status.end(Stage::Network, &report);
         let expected = r#"{"WARNING":["wrong"],"DEPRECATED":["old"]}"#;
         let document = status.document();
         assert_eq!(json::to_string(document.at(&["v1", "init", "recoverable_errors"]).unwrap()), expected);
@@ -282,13 +282,13 @@ mod tests {
     #[test]
     fn a_stage_that_was_killed_has_failed() {
         let mut status = Status::new();
-        status.begin("init-local", 1.0);
-        status.end("init-local", &Report::new());
-        status.begin("init", 2.0);
-        status.note_killed("init");
+        status.begin(Stage::Local, 1.0);
+        status.end(Stage::Local, &Report::new());
+        status.begin(Stage::Network, 2.0);
+        status.note_killed(Stage::Network);
         assert_eq!(status.errors(), []);
         for _ in 0..2 {
-            status.note_killed("modules-final");
+            status.note_killed(Stage::Final);
             assert_eq!(status.errors(), [Value::from("the stage init was killed before its end")]);
         }
     }
@@ -311,14 +311,14 @@ mod tests {
         let dir = TempDir::new("status");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut status = Status::new();
-        status.begin("init-local", 1.5);
+        status.begin(Stage::Local, 1.5);
         let mut report = Report::new();
         report.error("bad");
-        status.end("init-local", &report);
+        status.end(Stage::Local, &report);
         status.save(&mut root).unwrap();
         let mut later = Status::load(&root);
         assert_eq!(later, status);
-        later.begin("init", uptime());
+        later.begin(Stage::Network, uptime());
         later.save_result(&mut root).unwrap();
         assert_eq!(
             root.text("/run/cloud-init/result.json"),

@@ -55,11 +55,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["ansible"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("ansible").filter(|s| !s.is_empty()) else { return Ok(()) };
     let job = Job::read(section)?;
     service::wait_for_network(cx);
@@ -166,10 +166,10 @@ impl<'a> Job<'a> {
     }
 
     /// The command, as root or as the user in the user's shell.
-    fn command(&self, cx: &Context, argv: &[String], dir: Option<&str>) -> Command {
+    fn command(&self, argv: &[String], dir: Option<&str>) -> Command {
         let Some(user) = &self.user else {
             let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
-            let command = Command::new(cx.stage, argv.iter().cloned()).env("HOME", home);
+            let command = Command::new(argv.iter().cloned()).env("HOME", home);
             let command = self.config.iter().fold(command, |c, path| c.env("ANSIBLE_CONFIG", path.clone()));
             return dir.into_iter().fold(command, Command::dir);
         };
@@ -180,16 +180,16 @@ impl<'a> Job<'a> {
             line.push_str(&format!(" ANSIBLE_CONFIG={}", shell::quoted_if_needed(path)));
         }
         argv.iter().for_each(|word| line.push_str(&format!(" {}", shell::quoted_if_needed(word))));
-        Command::new(cx.stage, ["su".to_owned(), "-".into(), user.clone(), "-c".into(), line])
+        Command::new(["su".to_owned(), "-".into(), user.clone(), "-c".into(), line])
     }
 
     fn run(&self, cx: &mut Context, argv: &[String], dir: Option<&str>) -> Result<()> {
-        cx.root.run(self.command(cx, argv, dir))
+        cx.root.run(self.command(argv, dir))
     }
 
     fn output(&self, cx: &mut Context, argv: &[&str]) -> Result<Output> {
         let argv: Vec<String> = argv.iter().map(|w| (*w).to_owned()).collect();
-        cx.root.output(self.command(cx, &argv, None))
+        cx.root.output(self.command(&argv, None))
     }
 
     /// Installs what is missing.

@@ -34,11 +34,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["apk_repos"],
     distros: &["alpine"],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("apk_repos") else { return Ok(()) };
     if section.get("preserve_repositories").is_some_and(Value::is_true) {
         return Ok(());

@@ -25,11 +25,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["apt_pipelining"],
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let value = cx.text("apt_pipelining").unwrap_or("os".into()).trim().to_ascii_lowercase();
     let depth = match value.as_str() {
         "false" => "0",

@@ -24,18 +24,18 @@ const SCRIPT: &str = "/run/cloud-init/bootcmd.sh";
 
 pub static MODULE: Module = Module {
     name: "bootcmd",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
     keys: &["bootcmd"],
-    live: Some(live),
+    running: Some(running),
     runs_commands: true,
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(value) = cx.get("bootcmd") else { return Ok(()) };
     let script = shell::script("bootcmd", value)?;
     cx.root.write(SCRIPT, script, Attr::root(0o700))?;
-    let command = Command::new(cx.stage, ["/bin/sh", SCRIPT]);
+    let command = Command::new(["/bin/sh", SCRIPT]);
     cx.root.run(command.env("INSTANCE_ID", cx.instance.instance_id.as_str()))
 }

@@ -25,7 +25,7 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Instance,
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
-    live: Some(live),
+    running: Some(running),
     idle: Some(|cx| asked(cx).is_empty()),
     ..Module::NEW
 };
@@ -35,7 +35,7 @@ fn asked(cx: &Context) -> String {
     cx.args.first().cloned().or_else(|| cx.text("byobu_by_default")).unwrap_or_default()
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let value = asked(cx);
     if value.is_empty() {
         return Ok(());
@@ -75,5 +75,5 @@ fn live(cx: &mut Context) -> Result<()> {
     if script.is_empty() {
         return Ok(());
     }
-    cx.root.run(Command::new(cx.stage, ["/bin/sh", "-c", &format!("X=0; {script} exit $X")]))
+    cx.root.run(Command::new(["/bin/sh", "-c", &format!("X=0; {script} exit $X")]))
 }

@@ -32,7 +32,7 @@ use crate::system::Context;
 
 pub static MODULE: Module = Module {
     name: "ca_certs",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["ca_certs", "ca-certs"],
     #[rustfmt::skip]
@@ -41,8 +41,8 @@ pub static MODULE: Module = Module {
         "opensuse-leap", "rocky", "sle_hpc", "sle-micro", "sles", "aosc", "alpine", "debian", "raspberry-pi-os",
         "rhel", "opensuse", "ubuntu", "photon",
     ],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -115,7 +115,7 @@ fn removes_defaults(section: &Map) -> bool {
     section.get("remove_defaults").or_else(|| section.get("remove-defaults")).is_some_and(Value::is_true)
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     let places = places(cx);
     if removes_defaults(section)
@@ -148,7 +148,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     let places = places(cx);
     if removes_defaults(section) {
@@ -157,11 +157,11 @@ fn live(cx: &mut Context) -> Result<()> {
             remove_files(cx.root, folder)?;
         }
         if cx.distro.family == Family::Debian {
-            let command = Command::new(cx.stage, ["debconf-set-selections", "-"]);
+            let command = Command::new(["debconf-set-selections", "-"]);
             cx.root.run(command.stdin("ca-certificates ca-certificates/trust_new_crts select no"))?;
         }
     }
-    cx.root.run(Command::new(cx.stage, [places.update]))
+    cx.root.run(Command::new([places.update]))
 }
 
 /// Removes the files below a folder, except for the certificates that were written for the cloud-config. The folders stay: the

@@ -84,8 +84,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Always,
     keys: &["chef"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -106,7 +106,7 @@ fn check(section: &Map) -> Result<()> {
     }
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("chef") else { return Ok(()) };
     check(section)?;
     let own = section.get("directories").map(Value::texts).unwrap_or_default();
@@ -212,7 +212,7 @@ fn write_first_boot(cx: &mut Context, section: &Map) -> Result<()> {
     cx.root.write(&path, json::to_string(&Value::Map(first)), Attr::root(0o600))
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.get("chef").and_then(Value::as_map) else { return Ok(()) };
     check(section)?;
     let mut runs = flag(section, "exec", false);
@@ -243,7 +243,7 @@ fn live(cx: &mut Context) -> Result<()> {
             ["-d", "-i", "1800", "-s", "20"].map(str::to_owned).to_vec()
         }
     };
-    cx.root.run(Command::new(cx.stage, [CLIENT.to_owned()].into_iter().chain(arguments)))?;
+    cx.root.run(Command::new([CLIENT.to_owned()].into_iter().chain(arguments)))?;
     if flag(section, "delete_validation_post_exec", false) && cx.root.is_file(VALIDATION_KEY) {
         cx.root.remove(VALIDATION_KEY)?;
     }
@@ -273,5 +273,5 @@ fn install_gems(cx: &mut Context, section: &Map) -> Result<()> {
     let mut argv = ["/usr/bin/gem", "install", "chef"].map(str::to_owned).to_vec();
     argv.extend(text(section, "version").map(|v| format!("-v {v}")));
     argv.extend(["--no-ri", "--no-rdoc", "--bindir", "/usr/bin", "-q"].map(str::to_owned));
-    cx.root.run(Command::new(cx.stage, argv))
+    cx.root.run(Command::new(argv))
 }

@@ -22,11 +22,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Always,
     keys: &["disable_ec2_metadata"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     if !cx.flag("disable_ec2_metadata", false) {
         return Ok(());
     }
@@ -37,5 +37,5 @@ fn live(cx: &mut Context) -> Result<()> {
     } else {
         return Err(Error::new("disable_ec2_metadata: neither ip nor route is installed: the service stays reachable"));
     };
-    cx.root.run(Command::new(cx.stage, argv.iter().copied()))
+    cx.root.run(Command::new(argv.iter().copied()))
 }

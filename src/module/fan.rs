@@ -29,8 +29,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["fan"],
     distros: &["ubuntu"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -43,14 +43,14 @@ fn asked(cx: &mut Context) -> Option<(String, String)> {
     Some((text("config_path").unwrap_or(FILE.to_owned()), format!("{config}{end}")))
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     match asked(cx) {
         Some((path, text)) => cx.root.write(&path, text, Attr::root(0o644)),
         None => Ok(()),
     }
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     if asked(cx).is_none() {
         return Ok(());
     }

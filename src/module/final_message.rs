@@ -30,7 +30,7 @@ pub static MODULE: Module = Module {
     name: "final_message",
     stage: Stage::Final,
     frequency: Frequency::Always,
-    live: Some(live),
+    running: Some(running),
     idle: Some(|cx| asked(cx).is_empty() && cx.instance.source != NONE),
     offline: true,
     ..Module::NEW
@@ -42,7 +42,7 @@ fn asked(cx: &Context) -> String {
     given.trim().to_owned()
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let uptime = cx.root.text("/proc/uptime").split_whitespace().next().unwrap_or("0").to_owned();
     let (time, version) = (clock::now(), env!("CARGO_PKG_VERSION"));
     let asked = asked(cx);

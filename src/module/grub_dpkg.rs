@@ -32,12 +32,12 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["grub_dpkg", "grub-dpkg"],
     distros: &["ubuntu", "debian"],
-    live: Some(live),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let key = if cx.config.get("grub_dpkg").is_some() { "grub_dpkg" } else { "grub-dpkg" };
     let Some(section) = cx.map(key) else { return Ok(()) };
     if !section.get("enabled").is_some_and(|v| !v.is_null() && !v.is_false()) {
@@ -58,7 +58,7 @@ fn live(cx: &mut Context) -> Result<()> {
         let empty = empty.map_or(devices.is_empty(), Value::is_true);
         answers.push_str(&format!("grub-pc grub-pc/install_devices_empty boolean {empty}\n"));
     }
-    if let Err(e) = cx.root.run(Command::new(cx.stage, ["debconf-set-selections"]).stdin(answers)) {
+    if let Err(e) = cx.root.run(Command::new(["debconf-set-selections"]).stdin(answers)) {
         cx.report.warn(format_args!("{key}: {e}"));
     }
     Ok(())
@@ -68,7 +68,7 @@ fn live(cx: &mut Context) -> Result<()> {
 /// found, as in a container.
 fn of_boot(cx: &mut Context, is_efi: bool) -> Result<String> {
     let (target, path) = if is_efi { ("device", "/boot/efi") } else { ("disk", "/boot") };
-    let probe = Command::new(cx.stage, ["grub-probe", "-t", target, path]).with_errors();
+    let probe = Command::new(["grub-probe", "-t", target, path]).with_errors();
     let Ok(found) = cx.root.output(probe) else {
         log::info!("grub_dpkg: grub-probe is not installed");
         return Ok(String::new());
@@ -84,7 +84,7 @@ fn of_boot(cx: &mut Context, is_efi: bool) -> Result<String> {
     if disk.is_empty() || !cx.root.exists(&disk) {
         return Ok(String::new());
     }
-    let links = match cx.root.output(Command::new(cx.stage, ["udevadm", "info", "--root", "--query=symlink", &disk])) {
+    let links = match cx.root.output(Command::new(["udevadm", "info", "--root", "--query=symlink", &disk])) {
         Ok(found) if found.status == 0 => String::from_utf8_lossy(&found.stdout).into_owned(),
         _ => {
             cx.report.warn(format_args!("grub_dpkg: udev does not say other names of {disk}"));

@@ -32,13 +32,13 @@ pub static MODULE: Module = Module {
     name: "install_hotplug",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    live: Some(live),
+    running: Some(running),
     offline: true,
     role: Some(Role::Hotplug),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let asked = hotplug::asked(cx.config, cx.report);
     if cfg!(not(feature = "tools")) {
         if asked == Some(true) {
@@ -84,5 +84,5 @@ fn live(cx: &mut Context) -> Result<()> {
 }
 
 fn reload(cx: &mut Context) -> Result<()> {
-    cx.root.run(Command::new(cx.stage, ["udevadm", "control", "--reload-rules"]))
+    cx.root.run(Command::new(["udevadm", "control", "--reload-rules"]))
 }

@@ -39,8 +39,8 @@ pub static MODULE: Module = Module {
         "rocky", "virtuozzo", "opensuse", "opensuse-leap", "opensuse-microos", "opensuse-tumbleweed", "sle_hpc",
         "sle-micro", "sles", "suse",
     ],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
@@ -76,7 +76,7 @@ fn keyboard(cx: &mut Context) -> Result<Option<Keyboard>> {
     Ok(Some(keyboard))
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
     if cx.distro.family != Family::Debian {
         return Ok(());
@@ -96,17 +96,17 @@ fn set_on_pi(cx: &mut Context) -> Result<()> {
     for words in
         [&[program, "nonint", "update_labwc_keyboard"][..], &[program, "nonint", "update_squeekboard", "restart"]]
     {
-        raspberry_pi::done(cx, Command::new(cx.stage, words.iter().copied()));
+        raspberry_pi::done(cx, Command::new(words.iter().copied()));
     }
     service::manage(cx, Action::Restart, "keyboard-setup")?;
     if cx.root.which("udevadm").is_none() {
         return Ok(());
     }
     let words = ["udevadm", "trigger", "--subsystem-match=input", "--action=change"];
-    cx.root.run(Command::new(cx.stage, words))
+    cx.root.run(Command::new(words))
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
     let Keyboard { layout, model, variant, options } = keyboard;
     match cx.distro.family {
@@ -124,10 +124,10 @@ fn live(cx: &mut Context) -> Result<()> {
             if !model.is_empty() || !options.is_empty() {
                 cx.report.warn("keyboard: model and options have no effect on Alpine");
             }
-            cx.root.run(Command::new(cx.stage, ["setup-keymap", &layout, &variant]))
+            cx.root.run(Command::new(["setup-keymap", &layout, &variant]))
         }
         _ if service::uses_systemd(cx.root, cx.distro) => {
-            cx.root.run(Command::new(cx.stage, ["localectl", "set-x11-keymap", &layout, &model, &variant, &options]))
+            cx.root.run(Command::new(["localectl", "set-x11-keymap", &layout, &model, &variant, &options]))
         }
         _ => Ok(()),
     }

@@ -27,7 +27,7 @@ pub static MODULE: Module = Module {
     name: "keys_to_console",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    live: Some(live),
+    running: Some(running),
     offline: true,
     in_background: Some(Background { run: print_rsa, idle: |cx| rsa_left_out(cx).is_none() }),
     ..Module::NEW
@@ -37,8 +37,8 @@ const BAR: &str = "#############################################################
 /// The line above the keys.
 const KEYS: &str = "-----BEGIN SSH HOST KEY KEYS-----\n";
 
-/// Prints the existing keys.
-fn live(context: &mut Context) -> Result<()> {
+/// Prints the keys that are there.
+fn running(context: &mut Context) -> Result<()> {
     if host_keys::is_rsa_due(context) {
         context.root.write(&without_rsa(context), "", Attr::root(0o600))?;
     }

@@ -47,11 +47,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["landscape"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = optional_map("landscape", cx.get("landscape"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());
@@ -65,7 +65,7 @@ fn live(cx: &mut Context) -> Result<()> {
         let text = value.text().ok_or_else(|| wrong(&format!("landscape.client.{key}"), "a string", value))?;
         settings.insert(key.to_owned(), text);
     }
-    let registered = cx.root.output(Command::new(cx.stage, ["landscape-config", "--silent", "--is-registered"]))?;
+    let registered = cx.root.output(Command::new(["landscape-config", "--silent", "--is-registered"]))?;
     match registered.status {
         0 if cx.root.runs_commands() => {
             cx.report.warn("landscape: the machine is registered already: nothing is changed");
@@ -82,7 +82,7 @@ fn live(cx: &mut Context) -> Result<()> {
         argv.push(value.clone());
     }
     let secret = settings.get("registration_key").cloned().unwrap_or_default();
-    cx.root.run(Command::new(cx.stage, argv).secret(secret))
+    cx.root.run(Command::new(argv).secret(secret))
 }
 
 /// The values in the section `[client]` of a file.

@@ -35,8 +35,8 @@ pub static MODULE: Module = Module {
     name: "locale",
     stage: Stage::Config,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| wanted(cx).is_ok_and(|wanted| wanted.is_none_or(|wanted| !wanted.changed && !wanted.generated))),
     offline: true,
     ..Module::NEW
@@ -98,9 +98,9 @@ fn default_locale(distro: &Distro) -> Option<&'static str> {
     }
 }
 
-/// The files. If Debian's own program exists, it sets the locale once that is generated; until then the file would name a missing
-/// locale.
-fn provision(cx: &mut Context) -> Result<()> {
+/// The files. Debian's own program, where it is there, sets the locale once it is made; until then it would name one that is not
+/// there.
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     if wanted.generated {
         enable(cx, &wanted.locale)?;
@@ -120,10 +120,10 @@ fn provision(cx: &mut Context) -> Result<()> {
     }
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     let neutral = |argv: Vec<String>| {
-        let command = Command::new(cx.stage, argv);
+        let command = Command::new(argv);
         command.env("LANG", NEUTRAL).env("LANGUAGE", NEUTRAL).env("LC_ALL", NEUTRAL)
     };
     let is_debian = cx.distro.family == Family::Debian;
@@ -148,7 +148,7 @@ fn live(cx: &mut Context) -> Result<()> {
     match cx.distro.family {
         Family::Debian if has_no_program || !wanted.changed => Ok(()),
         Family::Debian => cx.root.run(update),
-        Family::Gentoo => cx.root.run(Command::new(cx.stage, ["eselect", "locale", "set", &wanted.locale])),
+        Family::Gentoo => cx.root.run(Command::new(["eselect", "locale", "set", &wanted.locale])),
         _ => Ok(()),
     }
 }
@@ -243,7 +243,7 @@ mod tests {
         root.write(SUPPORTED, "ar_AE.UTF-8 UTF-8\nar_AE ISO-8859-6\n", Attr::root(0o644)).unwrap();
         let (config, distro) = (yaml::parse("t", config).unwrap(), Distro::named(distro));
         let (instance, mut report) = (Instance::default(), Report::new());
-        provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
         (root.text(GEN), root.text(SYSTEMD))
     }
 

@@ -34,17 +34,17 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["mcollective"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("mcollective") else { return Ok(()) };
     packages::install(cx, &["mcollective".to_owned()])?;
     if let Some(conf) = section.get("conf").and_then(Value::as_map) {
         configure(cx, conf)?;
     }
-    cx.root.run(Command::new(cx.stage, ["service", "mcollective", "restart"]))
+    cx.root.run(Command::new(["service", "mcollective", "restart"]))
 }
 
 fn configure(cx: &mut Context, conf: &Map) -> Result<()> {

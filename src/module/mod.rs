@@ -1,8 +1,8 @@
 //! One file per cloud-config module, and the table of them.
 //!
 //! A module is a function of its [`Context`]: the root, the merged cloud-config, the instance, the report.
-//! Work that only writes files is done before the pivot (`provision`); work that needs the running system is done in a later stage
-//! (`live`).
+//! What only writes files is done before the pivot (`before_pivot`); what needs the running system is done in a
+//! stage of the real root (`running`).
 //!
 //! To add one, write its file and add its `MODULE` to [`MODULES`]. No other file uses its name. The file's
 //! doc comment begins with a heading, the module's name; the rest is printed by `schema --docs`, and a
@@ -91,7 +91,7 @@ pub enum Role {
 pub struct Module {
     /// The name with underscores, as in cloud-init's semaphores: `write_files`.
     pub name: &'static str,
-    /// The stage whose default list contains it, and in which `live` runs.
+    /// The stage whose default list contains it, and in which `running` runs.
     pub stage: Stage,
     /// How often it runs, unless its list entry says otherwise.
     pub frequency: Frequency,
@@ -100,36 +100,42 @@ pub struct Module {
     /// The distributions on which it runs; empty: all.
     pub distros: &'static [&'static str],
     /// The half that only writes files: before the pivot, or in a real root that no initramfs provisioned.
-    pub provision: Option<Handler>,
+    pub before_pivot: Option<Handler>,
     /// The half that needs the running system.
-    pub live: Option<Handler>,
-    /// Whether both halves run as early as possible, so that the first service finds their work done:
-    /// `provision` only in the initramfs, and `live` in the real root's local stage. Not if one of the user's
-    /// commands has to run first.
-    pub early: bool,
-    /// Whether `live`, if it is early, can already run in the local stage. Otherwise the network stage runs it and all modules
-    /// after it in the list.
-    pub is_ready: Option<fn(&mut Context) -> bool>,
-    /// Extra step for the local stage, although `live` is not early; runs at the module's place in the list and does not mark it as
-    /// done.
-    pub soon: Option<Handler>,
+    pub running: Option<Handler>,
+    /// What it does in the real root's local stage, before every service.
+    pub before_services: BeforeServices,
     /// Whether an interrupted run is repeated. Otherwise it is marked as done when it begins, as in
     /// cloud-init, because a user's command may end the boot.
     pub repeats: bool,
-    /// Whether `live`, although due, has nothing to do in this boot, as far as that is known before the
+    /// Whether `running`, although due, has nothing to do in this boot, as far as that is known before the
     /// pivot.
     pub idle: Option<fn(&mut Context) -> bool>,
-    /// Whether `live` never needs the network.
+    /// Whether `running` never needs the network.
     pub offline: bool,
     /// Background work: done once for each instance after the final stage, in a separate process with idle
     /// priority.
     pub in_background: Option<Background>,
-    /// Whether `live` runs the user's commands before all other modules. File halves that ran earlier check
+    /// Whether `running` runs the user's commands before all other modules. File halves that ran earlier check
     /// what these commands changed.
     pub runs_commands: bool,
     pub role: Option<Role>,
     /// Whether it sets up other software: builds without the feature `software` leave it out.
     pub of_software: bool,
+}
+
+/// What a module does before every service, in the real root's local stage. If it is `running`, `before_pivot` runs only in the
+/// initramfs, and neither runs there if one of the user's commands has to run first.
+#[derive(Clone, Copy)]
+pub enum BeforeServices {
+    Nothing,
+    /// `running`.
+    Running,
+    /// `running`, if this returns true: the local stage has what it needs. Otherwise the network stage runs it, with all that
+    /// comes after it in the list.
+    IfReady(fn(&mut Context) -> bool),
+    /// This, in its place in the list. It is not marked as done.
+    Step(Handler),
 }
 
 /// Work that nothing waits for.
@@ -141,6 +147,11 @@ pub struct Background {
 }
 
 impl Module {
+    /// Whether `running` may run before every service.
+    pub fn runs_before_services(&self) -> bool {
+        matches!(self.before_services, BeforeServices::Running | BeforeServices::IfReady(_))
+    }
+
     /// The defaults of an entry: `Module { name: "…", …, ..Module::NEW }`. It runs everywhere, and does
     /// nothing.
     pub const NEW: Module = Module {
@@ -149,11 +160,9 @@ impl Module {
         frequency: Frequency::Instance,
         keys: &[],
         distros: &[],
-        provision: None,
-        live: None,
-        early: false,
-        is_ready: None,
-        soon: None,
+        before_pivot: None,
+        running: None,
+        before_services: BeforeServices::Nothing,
         repeats: false,
         idle: None,
         offline: false,
@@ -171,16 +180,19 @@ impl Module {
             return software;
         }
         Module {
-            provision: None,
-            live: Some(left_out),
-            is_ready: None,
+            before_pivot: None,
+            running: Some(left_out),
+            before_services: match self.before_services {
+                BeforeServices::IfReady(_) => BeforeServices::Running,
+                other => other,
+            },
             offline: false,
             in_background: None,
             ..software
         }
     }
 
-    /// Whether this build leaves it out: `live` fails, and is called only if `idle` reports work.
+    /// Whether this build leaves it out: `running` fails, and is called only where `idle` says that something is missed.
     pub fn is_left_out(&self) -> bool {
         self.of_software && cfg!(not(feature = "software"))
     }
@@ -289,20 +301,11 @@ pub fn is_removed(name: &str) -> bool {
     REMOVED.contains(&canonical(name).as_str())
 }
 
-/// The configuration key of a stage's module list.
-pub fn list_key(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Init => "cloud_init_modules",
-        Stage::Config => "cloud_config_modules",
-        Stage::Final => "cloud_final_modules",
-    }
-}
-
 /// The module lists of an image without a cloud.cfg: those of all distributions combined. A module that a
 /// distribution does not need does nothing without its key.
 pub fn default_lists() -> Map {
     let list = |stage| MODULES.iter().filter(|m| m.stage == stage).map(|m| Value::from(m.name)).collect::<Vec<_>>();
-    [Stage::Init, Stage::Config, Stage::Final].into_iter().map(|stage| (list_key(stage), list(stage))).collect()
+    Stage::WITH_MODULES.into_iter().map(|stage| (stage.list_key(), list(stage))).collect()
 }
 
 #[cfg(test)]

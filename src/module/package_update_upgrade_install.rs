@@ -40,11 +40,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["apt_update", "package_update", "apt_upgrade", "package_upgrade", "packages"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let either = |a: &str, b: &str| cx.flag(a, false) || cx.flag(b, false);
     let update = either("package_update", "apt_update");
     let upgrade = either("package_upgrade", "apt_upgrade");
@@ -72,7 +72,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let mark = REBOOT_MARKS.iter().find(|mark| cx.root.is_file(mark));
     if let Some(mark) = mark.filter(|_| may_reboot && (upgrade || !list.is_empty())) {
         log::info!("rebooting, because there is {mark} and package_reboot_if_required is true");
-        match cx.root.run(Command::new(cx.stage, ["/sbin/reboot"])) {
+        match cx.root.run(Command::new(["/sbin/reboot"])) {
             Ok(()) if cx.root.is_live() => {
                 std::thread::sleep(REBOOT_WAIT);
                 errors.push(Error::new(format!(
@@ -116,7 +116,7 @@ mod tests {
         let config = yaml::parse("t", config).unwrap();
         let (instance, distro, mut report) = (Instance::default(), Distro::named(distro), Report::new());
         let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
-        let error = live(&mut cx).err().map(|e| e.to_string());
+        let error = running(&mut cx).err().map(|e| e.to_string());
         let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
         let is_task = |word: &&String| ["update", "dist-upgrade", "install", "makecache"].contains(&word.as_str());
         let tasks: Vec<&str> =

@@ -41,11 +41,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["phone_home"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     match request(cx)? {
         Some((request, tries)) if cx.root.runs_commands() || cx.root.is_plan() => {
             if let Err(e) = service::send(cx, &request, tries) {

@@ -34,14 +34,14 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["power_state"],
-    live: Some(live),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
 
 /// Keeps the command, and its condition, for the end of the stage: by then the status is written, so `timeout`, which says how
 /// long to wait for that, is only checked. Nothing happens to a machine whose configuration is wrong.
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("power_state") else { return Ok(()) };
     match read(cx, section) {
         Ok(Some((condition, command))) => cx.root.at_end(condition, command),
@@ -90,6 +90,6 @@ fn read(cx: &Context, section: &Map) -> Result<Option<(Option<Command>, Command)
         Some(list @ Value::List(_)) => Some(shell::words("power_state.condition", list)?),
         Some(other) => return Err(wrong("power_state.condition", "true, false, a command line or a list", other)),
     };
-    let condition = condition.map(|argv| Command::new(cx.stage, argv));
-    Ok(Some((condition, Command::new(cx.stage, argv))))
+    let condition = condition.map(|argv| Command::new(argv));
+    Ok(Some((condition, Command::new(argv))))
 }

@@ -51,11 +51,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["puppet"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("puppet") else { return Ok(()) };
     let text = |key: &str| section.get(key).and_then(Value::text);
     let flag = |key: &str, default| section.get(key).filter(|v| !v.is_null()).map_or(default, Value::is_true);
@@ -93,7 +93,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     if runs {
         let argv = [agent.program(), "agent"].into_iter().map(str::to_owned).chain(arguments(cx, section));
-        let command = Command::new(cx.stage, argv);
+        let command = Command::new(argv);
         cx.root.run(command)?;
     }
     if starts {
@@ -160,7 +160,7 @@ impl Agent<'_> {
             // The value that a plan shows.
             return Ok(format!("/etc/puppet/{setting}"));
         }
-        let output = cx.root.output(Command::new(cx.stage, [self.program(), "config", "print", setting]))?;
+        let output = cx.root.output(Command::new([self.program(), "config", "print", setting]))?;
         let path = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
         if output.status == 0 && path.starts_with('/') {
             return Ok(path);
@@ -219,7 +219,7 @@ impl Agent<'_> {
 fn certname(cx: &mut Context, name: &str) -> String {
     let mut name = name.replace("%i", &cx.instance.instance_id);
     if name.contains("%f") {
-        let output = cx.root.output(Command::new(cx.stage, ["hostname", "-f"]));
+        let output = cx.root.output(Command::new(["hostname", "-f"]));
         let own = output.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
         name = name.replace("%f", &own);
     }

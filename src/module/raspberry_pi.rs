@@ -46,12 +46,12 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["rpi"],
     distros: &["raspberry-pi-os"],
-    live: Some(live),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("rpi") else { return Ok(()) };
     let mut changed = false;
     for (key, value) in section.iter() {
@@ -70,7 +70,7 @@ fn live(cx: &mut Context) -> Result<()> {
         };
     }
     if changed {
-        cx.root.at_end(None, Command::new(cx.stage, ["shutdown", "-r", "now", MESSAGE]));
+        cx.root.at_end(None, Command::new(["shutdown", "-r", "now", MESSAGE]));
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn gadget(cx: &mut Context, on: bool) -> bool {
     }
     // Boards that do not support it too: the card may go into another one.
     let word = if on { "on" } else { "off" };
-    done(cx, Command::new(cx.stage, [GADGET, word, "-f"]).limit(GADGET_LIMIT))
+    done(cx, Command::new([GADGET, word, "-f"]).limit(GADGET_LIMIT))
 }
 
 fn switch_all(cx: &mut Context, interfaces: &Map) -> bool {
@@ -127,11 +127,11 @@ fn switch_all(cx: &mut Context, interfaces: &Map) -> bool {
 
 /// raspi-config's 0 is on.
 fn switch(cx: &mut Context, function: &str, on: bool) -> bool {
-    done(cx, Command::new(cx.stage, [CONFIG, "nonint", function, if on { "0" } else { "1" }]))
+    done(cx, Command::new([CONFIG, "nonint", function, if on { "0" } else { "1" }]))
 }
 
 fn serial(cx: &mut Context, console: bool, hardware: bool) -> bool {
-    let asked = cx.root.output(Command::new(cx.stage, [CONFIG, "nonint", "is_pifive"]));
+    let asked = cx.root.output(Command::new([CONFIG, "nonint", "is_pifive"]));
     let pi_5 = asked.is_ok_and(|out| out.status == 0);
     switch(cx, "do_serial_cons", console) && switch(cx, "do_serial_hw", hardware || (console && !pi_5))
 }

@@ -17,7 +17,7 @@ pub static MODULE: Module = Module {
     name: "reset_rmc",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    live: Some(live),
+    running: Some(running),
     idle: Some(|cx| is_absent(cx)),
     offline: true,
     ..Module::NEW
@@ -28,7 +28,7 @@ fn is_absent(cx: &Context) -> bool {
     cx.instance.source == NONE || !cx.root.is_dir(PROGRAMS)
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     if is_absent(cx) {
         return Ok(());
     }
@@ -36,7 +36,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let path =
         format!("{PROGRAMS}:{}", std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".into()));
     for argv in [&["rmcctrl", "-z"][..], &["recfgct"]] {
-        cx.root.run(Command::new(cx.stage, argv.iter().copied()).env("PATH", path.clone()))?;
+        cx.root.run(Command::new(argv.iter().copied()).env("PATH", path.clone()))?;
     }
     if cx.root.runs_commands() && node_id(cx)? == before {
         return Err(Error::new(format!("recfgct has not made a new node id: {NODE_ID} has the old one")));

@@ -13,7 +13,7 @@
 //! resize_rootfs: (true false noblock)
 //! ```
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::{Error, Result};
 use crate::detect::virt;
 use crate::document::Value;
@@ -30,11 +30,11 @@ const BTRFS_QUEUE: (u32, u32) = (5, 10);
 
 pub static MODULE: Module = Module {
     name: "resizefs",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
-    live: Some(live),
+    running: Some(running),
     idle: Some(idle),
-    early: true,
+    before_services: BeforeServices::Running,
     ..Module::NEW
 };
 
@@ -59,7 +59,7 @@ fn fills(cx: &Context, mounted: &Mounted, block: &Block) -> bool {
     device.is_ok_and(|device| extent::read(&mounted.kind, &device).is_some_and(|extent| extent.fills(block.size)))
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     // growpart has run by then.
     if grow(cx)? { disk_sizes::record(cx) } else { Ok(()) }
 }
@@ -89,7 +89,7 @@ fn grow(cx: &mut Context) -> Result<bool> {
         log::info!("resizefs: / stays as large as it is: there is no {program}");
         return Ok(true);
     }
-    let command = Command::new(cx.stage, argv);
+    let command = Command::new(argv);
     if waits { cx.root.run(command) } else { cx.root.start(command) }.map(|()| waits)
 }
 
@@ -173,7 +173,7 @@ fn disk_of_pool(cx: &mut Context, pool: &str) -> Result<Option<String>> {
     if !cx.root.exists("/dev/zfs") {
         return Ok(None);
     }
-    let output = cx.root.output(Command::new(cx.stage, ["zpool", "status", pool]))?;
+    let output = cx.root.output(Command::new(["zpool", "status", pool]))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let disk = text.lines().find(|l| l.contains("ONLINE") && !l.contains(pool) && !l.contains("state"));
     let disk = disk.and_then(|l| l.split_whitespace().next()).filter(|_| output.status == 0);
@@ -188,7 +188,7 @@ fn can_queue(cx: &mut Context) -> Result<bool> {
     if is_missing(cx, "btrfs") {
         return Ok(false);
     }
-    let output = cx.root.output(Command::new(cx.stage, ["btrfs", "--version"]))?;
+    let output = cx.root.output(Command::new(["btrfs", "--version"]))?;
     if output.status != 0 {
         return Err(Error::new(format!("btrfs --version ended with exit status {}", output.status)));
     }
@@ -221,30 +221,30 @@ mod tests {
     #[test]
     fn a_pool_grows_by_its_disk() {
         let machine = machine("rpool/ROOT/x / zfs rw", &[("zpool status", 0, STATUS)]);
-        assert_eq!(machine.run("{}", live).commands, [""; 0], "there is no /dev/zfs");
+        assert_eq!(machine.run("{}", running).commands, [""; 0], "there is no /dev/zfs");
         machine.file("dev/zfs", "");
-        let done = machine.run("{}", live);
+        let done = machine.run("{}", running);
         assert_eq!(done.commands, ["zpool status rpool", "zpool online -e rpool /dev/vda1"]);
     }
 
     #[test]
     fn unawaited_growth_is_not_recorded_as_done() {
         for (config, is_recorded) in [("{}", true), ("resize_rootfs: noblock", false)] {
-            let done = machine("/dev/vda1 / ext4 rw", &[]).run(config, live);
+            let done = machine("/dev/vda1 / ext4 rw", &[]).run(config, running);
             assert_eq!(done.commands.len(), 1);
             assert_eq!(done.root.exists("/var/lib/cloud/data/disk-sizes"), is_recorded, "{config}");
         }
     }
 
     #[test]
-    fn reports_failed_growth_once_and_ignores_unawaited() {
-        let done = machine("/dev/vda1 / f2fs rw", &[]).run("{}", live);
+    fn what_cannot_grow_is_said_once_and_a_command_of_no_one_fails_nothing() {
+        let done = machine("/dev/vda1 / f2fs rw", &[]).run("{}", running);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
-        let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", live);
+        let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", running);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
-        let done = machine("overlay / overlay rw,lowerdir=/ro,upperdir=/rw", &[]).run("{}", live);
+        let done = machine("overlay / overlay rw,lowerdir=/ro,upperdir=/rw", &[]).run("{}", running);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 0), "it has no size");
         let machine = machine("/dev/vda1 / ext4 rw", &[("resize2fs", 1, "")]);
-        assert_eq!(machine.run("resize_rootfs: noblock", live).commands, ["resize2fs /dev/vda1"]);
+        assert_eq!(machine.run("resize_rootfs: noblock", running).commands, ["resize2fs /dev/vda1"]);
     }
 }

@@ -33,18 +33,18 @@ const RESOLVED: &str = "/etc/systemd/resolved.conf";
 
 pub static MODULE: Module = Module {
     name: "resolv_conf",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["manage_resolv_conf"],
     #[rustfmt::skip]
     distros: &[
         "alpine", "azurelinux", "fedora", "mariner", "opensuse", "opensuse-leap", "opensuse-microos", "opensuse-tumbleweed", "photon", "rhel", "sle_hpc", "sle-micro", "sles", "openeuler",
     ],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     if !cx.flag("manage_resolv_conf", false) {
         return Ok(());
     }

@@ -49,7 +49,7 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["rh_subscription"],
     distros: &["fedora", "rhel"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -74,7 +74,7 @@ impl<'a> Subscription<'a> {
     }
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("rh_subscription") else { return Ok(()) };
     let wanted = Subscription(section);
     let is_set = |key: &str| wanted.text(key).is_some_and(|t| !t.is_empty());
@@ -96,7 +96,7 @@ fn live(cx: &mut Context) -> Result<()> {
 /// Runs the program, whatever its exit status.
 fn manager(cx: &mut Context, arguments: &[String], secret: Option<&str>) -> Result<Output> {
     let argv = [PROGRAM.to_owned()].into_iter().chain(arguments.iter().cloned());
-    let command = Command::new(cx.stage, argv).with_errors();
+    let command = Command::new(argv).with_errors();
     cx.root.output(secret.into_iter().fold(command, Command::secret))
 }
 

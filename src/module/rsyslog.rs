@@ -33,11 +33,11 @@ use crate::system::{Context, packages, shell};
 
 pub static MODULE: Module = Module {
     name: "rsyslog",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["rsyslog"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -99,7 +99,7 @@ fn config(cx: &Context) -> Result<Option<Config>> {
     Ok(Some(Config { folder, file, configs, remotes, section }))
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(config) = config(cx)? else { return Ok(()) };
     let mut files: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, content: &str| {
@@ -138,7 +138,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(config) = config(cx)? else { return Ok(()) };
     if config.section.get("install_rsyslog").is_some_and(Value::is_true) {
         let program = config.section.get("check_exe").and_then(Value::as_str).unwrap_or("rsyslogd");
@@ -156,9 +156,9 @@ fn live(cx: &mut Context) -> Result<()> {
     let reloaded = match config.section.get("service_reload_command") {
         Some(command @ Value::List(_)) => {
             let words = shell::words("rsyslog.service_reload_command", command)?;
-            cx.root.run(Command::new(cx.stage, words))
+            cx.root.run(Command::new(words))
         }
-        Some(Value::String(line)) if &**line != "auto" => cx.root.run(Command::new(cx.stage, ["/bin/sh", "-c", line])),
+        Some(Value::String(line)) if &**line != "auto" => cx.root.run(Command::new(["/bin/sh", "-c", line])),
         _ => {
             let service = cx.config.at(&["system_info", "rsyslog_svcname"]).and_then(Value::as_str);
             service::manage(cx, Action::TryReload, service.unwrap_or("rsyslog"))

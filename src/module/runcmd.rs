@@ -24,11 +24,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Instance,
     keys: &["runcmd"],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(value) = cx.get("runcmd") else { return Ok(()) };
     let script = shell::script("runcmd", value)?;
     let path = format!("{}/scripts/runcmd", cx.instance_dir());

@@ -34,13 +34,13 @@ pub static MODULE: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["salt_minion"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
 /// Before the package is installed its folders are not known, and files in its place would stop some package managers.
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     if cx.root.which(PROGRAM).is_none() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     }
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.get("salt_minion").and_then(Value::as_map) else { return Ok(()) };
     let text = |key: &str, default: &str| section.get(key).and_then(Value::text).unwrap_or_else(|| default.to_owned());
     packages::install(cx, &[text("pkg_name", PROGRAM)])?;
@@ -63,7 +63,7 @@ fn live(cx: &mut Context) -> Result<()> {
         service::control(cx, verb, &service)?;
     }
     if masterless {
-        cx.root.run(Command::new(cx.stage, ["salt-call", "--local", "state.apply"]))?;
+        cx.root.run(Command::new(["salt-call", "--local", "state.apply"]))?;
     }
     Ok(())
 }
@@ -123,7 +123,7 @@ mod tests {
         fixture.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\nsalt:x:450:451::/:/bin/sh\n", 0o644);
         let left = |conf: &str| {
             let config = format!("salt_minion: {{conf: {conf}, grains: {{role: web}}}}");
-            assert_eq!(fixture.run(&config, &[MODULE.provision]).errors, [""; 0]);
+            assert_eq!(fixture.run(&config, &[MODULE.before_pivot]).errors, [""; 0]);
             ["minion", "grains"].map(|name| {
                 let found = std::fs::metadata(fixture.dir.0.join("etc/salt").join(name)).unwrap();
                 (found.mode() & 0o7777, found.gid())
@@ -145,7 +145,7 @@ mod tests {
         let fixture = Fixture::new("debian");
         fixture.put("/usr/bin/salt-minion", "", 0o755);
         let config = "salt_minion: {public_key: A, private_key: B, pki_dir: /etc/salt/pki/minion}";
-        assert_eq!(fixture.run(config, &[MODULE.provision]).errors, [""; 0]);
+        assert_eq!(fixture.run(config, &[MODULE.before_pivot]).errors, [""; 0]);
         let mode = |path: &str| std::fs::metadata(fixture.dir.0.join(path)).unwrap().mode() & 0o7777;
         let paths = ["etc/salt", "etc/salt/pki", "etc/salt/pki/minion", "etc/salt/pki/minion/minion.pem"];
         assert_eq!(paths.map(mode), [0o755, 0o700, 0o700, 0o600]);

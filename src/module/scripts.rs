@@ -23,8 +23,8 @@ fn of_vendor(cx: &Context) -> String {
     format!("{}/scripts/vendor", cx.instance_dir())
 }
 
-const fn module(name: &'static str, frequency: Frequency, live: Handler, idle: fn(&mut Context) -> bool) -> Module {
-    Module { name, stage: Stage::Final, frequency, live: Some(live), idle: Some(idle), ..Module::NEW }
+const fn module(name: &'static str, frequency: Frequency, running: Handler, idle: fn(&mut Context) -> bool) -> Module {
+    Module { name, stage: Stage::Final, frequency, running: Some(running), idle: Some(idle), ..Module::NEW }
 }
 
 /// # scripts_per_boot
@@ -119,7 +119,7 @@ fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
             cx.report.keep(synced);
         }
         run += 1;
-        if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
+        if let Err(e) = cx.root.run(Command::new(argv)) {
             cx.report.warn(e);
             failed.push(name);
         }

@@ -33,10 +33,10 @@ const POOL: &str = "/dev/urandom";
 
 pub static MODULE: Module = Module {
     name: "seed_random",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| command(section(cx)).is_none() && !is_required(section(cx))),
     ..Module::NEW
 };
@@ -49,7 +49,7 @@ fn file(section: Option<&Map>) -> String {
     section.and_then(|s| s.get("file")).and_then(Value::as_str).unwrap_or(POOL).to_owned()
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let section = section(cx);
     let mut seed = match section.and_then(|s| s.get("data")).filter(|v| !v.is_null()) {
         None => Vec::new(),
@@ -97,7 +97,7 @@ fn is_required(section: Option<&Map>) -> bool {
     section.and_then(|s| s.get("command_required")).is_some_and(Value::is_true)
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let section = section(cx);
     let required = is_required(section);
     let Some(command) = command(section) else {
@@ -114,5 +114,5 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     // As cloud-init does: such a command may ask a server, as pollinate does.
     service::wait_for_network(cx);
-    cx.root.run(Command::new(cx.stage, words).env("RANDOM_SEED_FILE", file(section)))
+    cx.root.run(Command::new(words).env("RANDOM_SEED_FILE", file(section)))
 }

@@ -29,10 +29,10 @@ const SET: &str = "/var/lib/cloud/data/set-hostname";
 
 pub static MODULE: Module = Module {
     name: "set_hostname",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     // PID 1 reads the file, which has the name by then.
     idle: Some(|cx| {
         let preserved = cx.flag("preserve_hostname", false);
@@ -48,7 +48,7 @@ pub static MODULE: Module = Module {
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn provision(cx: &mut Context) -> Result<()> {
+pub fn before_pivot(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }
@@ -65,8 +65,8 @@ pub fn provision(cx: &mut Context) -> Result<()> {
     cx.root.write(SET, format!("{text}\n"), Attr::root(0o644))
 }
 
-/// Sets the kernel's name, unless the file has been changed since.
-fn live(cx: &mut Context) -> Result<()> {
+/// The kernel's name, where the file has not been changed since.
+fn running(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }

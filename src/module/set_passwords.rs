@@ -34,11 +34,11 @@ use crate::system::{Context, console, password, service, shell, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "set_passwords",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     role: Some(Role::Passwords),
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|context| {
         let wanted = wanted(context, &mut Vec::new());
         !context.root.exists(RANDOM_PASSWORDS)
@@ -55,7 +55,7 @@ enum Password {
 }
 
 /// Sets the passwords and edits sshd's configuration.
-fn provision(context: &mut Context) -> Result<()> {
+fn before_pivot(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let wanted = wanted(context, &mut problems);
     let shown = set_all(context, wanted, &mut problems)?;
@@ -76,7 +76,7 @@ fn provision(context: &mut Context) -> Result<()> {
 
 /// Prints random passwords on the console, the only place where they appear in clear text. Passwords set in
 /// an image, or by a boot that was interrupted before it printed them, are set again.
-fn live(context: &mut Context) -> Result<()> {
+fn running(context: &mut Context) -> Result<()> {
     let shown = match context.root.read(RANDOM_PASSWORDS)? {
         Some(shown) => String::from_utf8_lossy(&shown).into_owned(),
         None => set_anew(context)?,
@@ -263,7 +263,7 @@ mod tests {
         let (_dir, mut root) = start();
         let config = "chpasswd:\n  expire: false\n  list: ['a:pl:ain', 'b:$y$j9T$s$h']\n  users:\n  - {name: c, type: RANDOM}\n  \
                       - {name: d, password: p, type: text}\n  - {name: d, password: $6$s$hash}\n";
-        run(&mut root, provision, config).unwrap();
+        run(&mut root, before_pivot, config).unwrap();
         assert!(password::verify("pl:ain", &shadow(&root, "a")[1]));
         assert_eq!(shadow(&root, "b")[1], "$y$j9T$s$h");
         assert_eq!(shadow(&root, "d")[1], "$6$s$hash", "a hash counts more");
@@ -272,11 +272,11 @@ mod tests {
         let shown = root.text(RANDOM_PASSWORDS);
         let (user, plain) = shown.trim_end().split_once(':').unwrap();
         assert!(user == "c" && plain.len() == 20 && password::verify(plain, &shadow(&root, "c")[1]));
-        run(&mut root, live, config).unwrap();
+        run(&mut root, running, config).unwrap();
         assert!(!root.exists(RANDOM_PASSWORDS));
         assert!(password::verify(plain, &shadow(&root, "c")[1]));
         // The power failed before it was shown.
-        run(&mut root, live, config).unwrap();
+        run(&mut root, running, config).unwrap();
         assert!(!password::verify(plain, &shadow(&root, "c")[1]) && shadow(&root, "c")[1].starts_with('$'));
         assert!(password::verify("pl:ain", &shadow(&root, "a")[1]), "it is known");
     }
@@ -286,7 +286,7 @@ mod tests {
         let (dir, mut first) = start();
         assert_eq!(first.commit(), []);
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        run(&mut root, provision, "chpasswd: {users: [{name: c, type: RANDOM}]}").unwrap();
+        run(&mut root, before_pivot, "chpasswd: {users: [{name: c, type: RANDOM}]}").unwrap();
         assert!(shadow(&root, "c")[1].starts_with('$'));
         assert_eq!(root.commit(), []);
         assert!(!dir.0.join("run").exists());
@@ -296,14 +296,14 @@ mod tests {
     fn single_password_is_default_users_and_expires() {
         let (_dir, mut root) = start();
         let config = "{password: 1234, users: [default], system_info: {default_user: {name: a}}}";
-        run(&mut root, provision, config).unwrap();
+        run(&mut root, before_pivot, config).unwrap();
         assert!(password::verify("1234", &shadow(&root, "a")[1]));
         assert_eq!(shadow(&root, "a")[2], "0");
         // Null does not expire it, and a boolean is Python's word.
         let (_dir, mut root) = start();
         let config =
             "{password: yes, chpasswd: {expire: null}, users: [default], system_info: {default_user: {name: a}}}";
-        run(&mut root, provision, config).unwrap();
+        run(&mut root, before_pivot, config).unwrap();
         assert!(password::verify("True", &shadow(&root, "a")[1]));
         assert_ne!(shadow(&root, "a")[2], "0");
     }
@@ -313,7 +313,7 @@ mod tests {
         let (_dir, mut root) = start();
         let config = "chpasswd:\n  list: \"a:SECRET\\nSECRET-no-colon\\nnobody:SECRET\\nb:\\n\"\n  users:\n  - {name: c}\n  \
                       - {name: c, password: SECRET, type: odd}\n  - {password: SECRET}\n  - {name: c, password: 'SECRET x'}\n";
-        let error = run(&mut root, provision, config).unwrap_err().to_string();
+        let error = run(&mut root, before_pivot, config).unwrap_err().to_string();
         assert!(!error.contains("SECRET"), "{error}");
         assert_eq!(error.matches("; ").count() + 1, 7, "{error}");
         assert!(password::verify("SECRET", &shadow(&root, "a")[1]));

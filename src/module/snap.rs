@@ -38,8 +38,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["snap"],
     distros: &["ubuntu"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -58,19 +58,19 @@ fn assertions(cx: &mut Context) -> Result<Option<String>> {
     Ok((!texts.is_empty()).then(|| texts.join("\n")))
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     match assertions(cx)? {
         Some(text) => cx.root.write(&format!("{}/{ASSERTIONS}", cx.instance_dir()), text, Attr::root(0o644)),
         None => Ok(()),
     }
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("snap").filter(|section| !section.is_empty()) else { return Ok(()) };
     snap::wait_seeded(cx)?;
     service::wait_for_network(cx);
     if assertions(cx)?.is_some() {
-        cx.root.run(Command::new(cx.stage, ["snap", "ack", &format!("/var/lib/cloud/instance/{ASSERTIONS}")]))?;
+        cx.root.run(Command::new(["snap", "ack", &format!("/var/lib/cloud/instance/{ASSERTIONS}")]))?;
     }
     let commands: Vec<&Value> = match section.get("commands") {
         None | Some(Value::Null) => return Ok(()),
@@ -84,7 +84,7 @@ fn live(cx: &mut Context) -> Result<()> {
     }
     let mut failed = Vec::new();
     for (i, argv) in all.into_iter().enumerate() {
-        if let Err(e) = cx.root.run(Command::new(cx.stage, argv)) {
+        if let Err(e) = cx.root.run(Command::new(argv)) {
             failed.push(format!("snap.commands: entry {}: {e}", i + 1));
         }
     }

@@ -30,16 +30,16 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["spacewalk"],
     distros: &["rhel", "fedora", "openeuler"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("spacewalk") else { return Ok(()) };
     let text = |key: &str| section.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let Some(server) = text("server") else { return Ok(()) };
     packages::install(cx, &[PACKAGE.to_owned()])?;
-    match cx.root.output(Command::new(cx.stage, ["rhn-profile-sync", "--verbose"]))?.status {
+    match cx.root.output(Command::new(["rhn-profile-sync", "--verbose"]))?.status {
         0 => return Ok(()),
         1 => {}
         status => return Err(Error::new(format!("rhn-profile-sync ended with exit status {status}"))),
@@ -54,6 +54,6 @@ fn live(cx: &mut Context) -> Result<()> {
     argv.extend(["--sslCACert", CA_FILE].map(str::to_owned));
     let key = text("activation_key");
     argv.extend(key.iter().flat_map(|key| ["--activationkey".into(), key.clone()]));
-    let command = Command::new(cx.stage, argv);
+    let command = Command::new(argv);
     cx.root.run(key.into_iter().fold(command, Command::secret))
 }

@@ -35,10 +35,10 @@ use crate::system::{Context, host_keys, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "ssh",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| {
         !cx.root.exists(&state::later_logins(cx.instance))
             && unread_keys(cx).is_empty()
@@ -50,7 +50,7 @@ pub static MODULE: Module = Module {
 };
 
 /// Writes host keys and authorized keys. If one fails, the others are still written.
-fn provision(context: &mut Context) -> Result<()> {
+fn before_pivot(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let mut keep = |result: Result<()>| problems.extend(result.err().map(|e| e.to_string()));
     // Keys generated in this boot are the machine's own.
@@ -67,7 +67,7 @@ fn provision(context: &mut Context) -> Result<()> {
 
 /// Writes keys to homes that were not mounted before, and public keys of given private keys that only
 /// ssh-keygen can read.
-fn live(context: &mut Context) -> Result<()> {
+fn running(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let later = state::later_logins(context.instance);
     if context.root.exists(&later) {
@@ -95,7 +95,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
     for kind in unread_keys(context) {
         let path = host_keys::path(kind);
         let public = format!("{path}.pub");
-        match context.root.output(Command::new(context.stage, ["ssh-keygen", "-y", "-f", &path])) {
+        match context.root.output(Command::new(["ssh-keygen", "-y", "-f", &path])) {
             Ok(out) if out.status == 0 && !out.stdout.is_empty() => {
                 let line = String::from_utf8_lossy(&out.stdout).trim().to_owned();
                 context.root.write(&public, format!("{line} root@localhost\n"), Attr::root(0o644))?;
@@ -224,24 +224,20 @@ mod tests {
         let mut instance = Instance::default();
         instance.public_keys.push(KEY.to_owned());
         let distro = Distro::named("fedora");
-        let (args, stage) = (&[][..], Stage::Init);
+        let args = &[][..];
         let defaults = distro.default_config();
         let mut all = config.as_map().cloned().unwrap_or_default();
         for key in ["users", "system_info"] {
             all.insert(key, defaults.get(key).unwrap().clone());
         }
-        half(&mut Context {
-            args,
-            stage,
-            ..Context::new(root, &Value::Map(all), &instance, &distro, &mut Report::new())
-        })
+        half(&mut Context { args, ..Context::new(root, &Value::Map(all), &instance, &distro, &mut Report::new()) })
     }
 
     #[test]
     fn wrong_kind_of_key_costs_no_other() {
         let (_dir, mut root) = image();
         let config = "ssh_keys: {rsa_private: [x], ecdsa_public: Q, ed25519_private: P, ed25519_public: R}";
-        let error = run(&mut root, provision, config).unwrap_err().to_string();
+        let error = run(&mut root, before_pivot, config).unwrap_err().to_string();
         assert!(error.contains("ssh_keys.rsa_private"), "{error}");
         assert_eq!(root.text(&host_keys::path("ed25519")), "P");
         assert_eq!(root.text("/etc/ssh/ssh_host_ecdsa_key.pub"), "Q");
@@ -250,7 +246,7 @@ mod tests {
     #[test]
     fn a_copied_image_gets_keys_of_its_own() {
         let (_dir, mut root) = image();
-        run(&mut root, provision, "{}").unwrap();
+        run(&mut root, before_pivot, "{}").unwrap();
         assert!(!root.exists("/etc/ssh/ssh_host_ed25519_key-cert.pub") && !root.exists("/etc/ssh/ssh_host_rsa_key"));
         for kind in ["ed25519", "ecdsa"] {
             let attr = root.stat(&host_keys::path(kind)).unwrap().attr;
@@ -265,7 +261,7 @@ mod tests {
 
         // The next run of the same configuration makes nothing new, and RSA follows in the background.
         let before = root.text("/etc/ssh/ssh_host_ed25519_key");
-        run(&mut root, provision, "ssh_deletekeys: false").unwrap();
+        run(&mut root, before_pivot, "ssh_deletekeys: false").unwrap();
         assert_eq!(root.text("/etc/ssh/ssh_host_ed25519_key"), before);
         assert!(root.commands().is_empty());
         run(&mut root, host_keys::finish, "{}").unwrap();
@@ -277,16 +273,16 @@ mod tests {
         let (_dir, mut root) = image();
         let given = "ssh_keys: {rsa_private: P, rsa_certificate: C, dsa_private: D, ed25519_public: E}\n\
                      disable_root: false\nallow_public_ssh_keys: false\nssh_authorized_keys: [bad]\n";
-        run(&mut root, provision, given).unwrap();
+        run(&mut root, before_pivot, given).unwrap();
         assert_eq!(root.text("/etc/ssh/ssh_host_rsa_key"), "P");
         assert_eq!(root.stat("/etc/ssh/ssh_host_rsa_key").unwrap().attr, Attr::root(0o600));
         assert_eq!(root.text("/etc/ssh/sshd_config"), "HostCertificate /etc/ssh/ssh_host_rsa_key-cert.pub\n");
         assert!(!root.exists("/etc/ssh/ssh_host_ecdsa_key") && !root.exists("/etc/ssh/ssh_host_dsa_key"));
         assert_eq!(root.read("/root/.ssh/authorized_keys").unwrap().unwrap(), b"");
-        run(&mut root, live, given).unwrap();
+        run(&mut root, running, given).unwrap();
         assert_eq!(root.commands()[0].argv, ["ssh-keygen", "-y", "-f", "/etc/ssh/ssh_host_rsa_key"]);
         run(&mut root, host_keys::finish, given).unwrap();
         assert_eq!(root.commands().len(), 1);
-        assert!(run(&mut root, provision, "ssh_keys: [1]").is_err());
+        assert!(run(&mut root, before_pivot, "ssh_keys: [1]").is_err());
     }
 }

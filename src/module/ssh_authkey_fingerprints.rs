@@ -29,13 +29,13 @@ pub static MODULE: Module = Module {
     name: "ssh_authkey_fingerprints",
     stage: Stage::Final,
     frequency: Frequency::Instance,
-    live: Some(live),
+    running: Some(running),
     offline: true,
     ..Module::NEW
 };
 
 /// Prints a table for each user.
-fn live(context: &mut Context) -> Result<()> {
+fn running(context: &mut Context) -> Result<()> {
     if !context.flag("no_ssh_fingerprints", false) {
         let method = context.text("authkey_hash").unwrap_or_else(|| "sha256".to_owned());
         let accounts = Accounts::open(context.root)?;

@@ -28,7 +28,7 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Instance,
     distros: &["alpine", "cos", "debian", "raspberry-pi-os", "ubuntu"],
-    live: Some(live),
+    running: Some(running),
     idle: Some(|context| {
         let mut problems = Vec::new();
         wanted(context, &mut problems).is_empty() && problems.is_empty()
@@ -59,7 +59,7 @@ fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Vec
     wanted
 }
 
-fn live(context: &mut Context) -> Result<()> {
+fn running(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
     let mut wanted = wanted(context, &mut problems);
     if !wanted.is_empty() && context.root.which(PROGRAM).is_none() {
@@ -95,7 +95,7 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
         return Ok(());
     };
     let argv = become_user.iter().copied().chain([user, PROGRAM]).chain(ids.iter().map(String::as_str));
-    let command = Command::new(context.stage, argv);
+    let command = Command::new(argv);
     context.root.run(command.clone()).or_else(|_| context.root.run(command))
 }
 
@@ -118,8 +118,7 @@ mod tests {
         root.write("/usr/bin/sudo", "", Attr::root(0o755)).unwrap();
         let config = "ssh_import_id: [gh:a]\nsystem_info: {default_user: {name: main}}\n\
                       users: [default, {name: u, ssh_import_id: 'b, lp:c'}, {name: v, ssh_import_id: d}, {name: main, ssh_import_id: e}]\n";
-        let error = live(&mut Context {
-            stage: Stage::Config,
+        let error = running(&mut Context {
             ..Context::new(
                 &mut root,
                 &yaml::parse("t", config).unwrap(),

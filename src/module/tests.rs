@@ -215,12 +215,12 @@ impl Fixture {
     pub(super) fn run(&self, config: &str, handlers: &[Option<Handler>]) -> Left {
         let config = crate::document::yaml::parse("cloud-config", config).unwrap();
         let mut root = Root::open(&self.dir.0, crate::root::Use::Tree).unwrap();
+        root.enter(Stage::Final);
         let echo = Echo(Default::default());
         let mut errors = Vec::new();
         let mut report = Report::new();
         for handler in handlers.iter().flatten() {
             let mut cx = Context {
-                stage: Stage::Final,
                 outside: &echo,
                 ..Context::new(&mut root, &config, &self.instance, &self.distro, &mut report)
             };
@@ -234,7 +234,7 @@ impl Fixture {
     }
 
     pub(super) fn both(&self, config: &str, module: &Module) -> Left {
-        self.run(config, &[module.provision, module.live])
+        self.run(config, &[module.before_pivot, module.running])
     }
 }
 
@@ -243,7 +243,7 @@ fn one_bad_entry_does_not_block_others() {
     let fixture = Fixture::new("debian");
     let config = "write_files:\n- {path: /a, content: '1'}\n- {path: /b, content: x, encoding: gzip}\n- 5\n- {content: z}\n\
                   - {path: /c, content: '3', owner: nobody-knows}\n- {path: /d, content: '4', defer: true}\n";
-    let left = fixture.run(config, &[write_files::MODULE.provision]);
+    let left = fixture.run(config, &[write_files::MODULE.before_pivot]);
     assert_eq!(left.errors.len(), 1);
     assert!(
         left.errors[0].starts_with("write_files: entry 5 (/c): the owner \"nobody-knows\" is not known"),
@@ -251,7 +251,7 @@ fn one_bad_entry_does_not_block_others() {
         left = left.errors
     );
     assert_eq!(["/a", "/b", "/c", "/d"].map(|p| fixture.text(p)), ["1", "", "3", ""]);
-    fixture.run(config, &[write_files::DEFERRED.live]);
+    fixture.run(config, &[write_files::DEFERRED.running]);
     assert_eq!(fixture.text("/d"), "4");
 }
 
@@ -260,7 +260,7 @@ fn file_gets_owner_once_the_user_exists() {
     let fixture = Fixture::new("debian");
     let config =
         "{users: [bob], write_files: [{path: /srv/app/x, content: '1', owner: 'bob:bob', permissions: '0640'}]}";
-    let left = fixture.run(config, &[write_files::MODULE.provision]);
+    let left = fixture.run(config, &[write_files::MODULE.before_pivot]);
     assert_eq!((left.errors, fixture.text("/srv/app/x").as_str()), (vec![], "1"));
     fixture.put("/etc/passwd", "bob:x:1234:1235::/home/bob:/bin/sh\n", 0o644);
     fixture.put("/etc/group", "bob:x:1235:\n", 0o644);
@@ -268,7 +268,7 @@ fn file_gets_owner_once_the_user_exists() {
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
     let mut report = Report::new();
     let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
-    write_files::MODULE.live.unwrap()(&mut cx).unwrap();
+    write_files::MODULE.running.unwrap()(&mut cx).unwrap();
     let attr = root.stat("/srv/app/x").unwrap().attr;
     assert_eq!((attr.mode, attr.uid, attr.gid), (0o640, 1234, 1235));
 }
@@ -291,7 +291,7 @@ fn user_owns_only_folders_made_for_its_files() {
     {
         let mut report = Report::new();
         let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
-        module.provision.unwrap()(&mut cx).unwrap();
+        module.before_pivot.unwrap()(&mut cx).unwrap();
         crate::instance::state::mark_done(&mut root, &fixture.instance, mark, Frequency::Instance).unwrap();
     }
     let uid = root.user_ids("bob").unwrap().uid;
@@ -301,7 +301,7 @@ fn user_owns_only_folders_made_for_its_files() {
     assert_eq!(["/srv", "/srv/shared", "/srv/shared/run"].map(|p| owner(&root, p)), [0; 3]);
     let mut report = Report::new();
     let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
-    write_files::MODULE.live.unwrap()(&mut cx).unwrap();
+    write_files::MODULE.running.unwrap()(&mut cx).unwrap();
     assert_eq!((owner(&root, "/usr/local/bin/tool"), root.stat("/usr/local/bin").unwrap().attr), (uid, before));
 }
 
@@ -309,11 +309,11 @@ fn user_owns_only_folders_made_for_its_files() {
 fn instance_id_injects_no_code_or_lines() {
     let mut fixture = Fixture::new("debian");
     fixture.instance.instance_id = "i\"\n#{system('x')}\n".into();
-    fixture.run("chef: {server_url: u, validation_name: v}", &[find("chef").unwrap().provision]);
+    fixture.run("chef: {server_url: u, validation_name: v}", &[find("chef").unwrap().before_pivot]);
     assert!(fixture.text("/etc/chef/client.rb").contains("\nnode_name              \"i____system__x____\"\n"));
     let config =
         "puppet: {install: false, start_service: false, conf_file: /puppet.conf, conf: {agent: {certname: '%i.x'}}}";
-    fixture.run(config, &[find("puppet").unwrap().live]);
+    fixture.run(config, &[find("puppet").unwrap().running]);
     assert_eq!(fixture.text("/puppet.conf"), "[agent]\ncertname = i\"#{system('x')}.x\n\n");
 }
 
@@ -322,9 +322,9 @@ fn files_from_a_server_wait_for_the_network() {
     let fixture = Fixture::new("debian");
     let config = "write_files:\n- {path: /a, source: {uri: 'https://x/y', headers: {Authorization: t}}}\n\
                   - {path: /b, source: {uri: 'http://missing/'}, content: fallback}\n- {path: /c, source: {uri: 'http://missing/'}}\n";
-    let left = fixture.run(config, &[write_files::MODULE.provision]);
+    let left = fixture.run(config, &[write_files::MODULE.before_pivot]);
     assert_eq!((left.requests.len(), fixture.text("/a").len()), (0, 0));
-    let left = fixture.run(config, &[write_files::MODULE.live]);
+    let left = fixture.run(config, &[write_files::MODULE.running]);
     assert_eq!(left.requests[0], r#"GET https://x/y 4 [("Authorization", "t")] "#);
     assert_eq!(["/a", "/b", "/c"].map(|p| fixture.text(p)), ["from the server", "fallback", ""]);
 }
@@ -334,7 +334,7 @@ fn hostname_follows_configuration_until_changed_by_hand() {
     let fixture = Fixture::new("debian");
     let run = |name: &str| {
         let module = &update_hostname::MODULE;
-        fixture.run(&format!("hostname: {name}"), &[module.provision]);
+        fixture.run(&format!("hostname: {name}"), &[module.before_pivot]);
         fixture.text("/etc/hostname")
     };
     assert_eq!(run("one"), "one\n");
@@ -408,10 +408,10 @@ fn set_hostname_follows_distribution_once_per_name() {
         ("debian", "{preserve_hostname: true, hostname: h}".into(), ""),
     ] {
         let fixture = Fixture::new(distro);
-        fixture.run(&config, &[set_hostname::MODULE.provision]);
+        fixture.run(&config, &[set_hostname::MODULE.before_pivot]);
         assert_eq!(fixture.text("/etc/hostname"), expected, "{config}");
         fixture.put("/etc/hostname", "changed\n", 0o644);
-        fixture.run(&config, &[set_hostname::MODULE.provision]);
+        fixture.run(&config, &[set_hostname::MODULE.before_pivot]);
         assert_eq!(fixture.text("/etc/hostname"), "changed\n");
     }
 }
@@ -518,10 +518,7 @@ fn home_hears_what_it_asked_for() {
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
     let mut report = Report::new();
-    let mut cx = Context {
-        stage: Stage::Final,
-        ..Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report)
-    };
+    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
     let (request, tries) = phone_home::request(&mut cx).unwrap().unwrap();
     assert_eq!((request.method, request.url.as_str(), tries), ("POST", "http://x/i-1/", 7));
     let form = "pub_key_ed25519=ssh-ed25519+A%2Bb+root%40x%0A&pub_key_rsa=N%2FA&instance_id=i-1&hostname=h";
@@ -558,7 +555,7 @@ fn bundle_stays_until_it_is_rebuilt() {
     let bundle = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem";
     fixture.put(bundle, "old", 0o644);
     let config = "ca_certs: {remove_defaults: true, trusted: [new]}";
-    fixture.run(config, &[ca_certs::MODULE.provision]);
+    fixture.run(config, &[ca_certs::MODULE.before_pivot]);
     assert_eq!(fixture.text(bundle), "old");
     let done = fixture.both(config, &ca_certs::MODULE);
     assert_eq!((done.commands, fixture.text(bundle).as_str()), (vec!["update-ca-trust".to_owned()], ""));

@@ -25,11 +25,11 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Instance,
     keys: &["timezone"],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let zone = cx.args.first().cloned().or_else(|| cx.text("timezone")).unwrap_or_default();
     if zone.is_empty() || zone == "false" {
         return Ok(());

@@ -26,13 +26,13 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Once,
     keys: &["autoinstall"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     snap::wait_seeded(cx)?;
-    let list = cx.root.output(Command::new(cx.stage, ["snap", "list"]))?;
+    let list = cx.root.output(Command::new(["snap", "list"]))?;
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
     if INSTALLERS.iter().any(|name| list.contains(name)) {
         log::debug!("Valid autoinstall schema. Config will be processed by subiquity");

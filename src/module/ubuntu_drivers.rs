@@ -30,11 +30,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["drivers"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = optional_map("drivers", cx.get("drivers"))? else { return Ok(()) };
     let nvidia = section.get("nvidia");
     if !nvidia.and_then(|n| n.get("license-accepted")).is_some_and(Value::is_true) {
@@ -47,7 +47,7 @@ fn live(cx: &mut Context) -> Result<()> {
     let version = nvidia.and_then(|n| n.get("version")).and_then(Value::text).filter(|v| !v.is_empty());
     let driver = version.map_or("nvidia".to_owned(), |version| format!("nvidia:{version}"));
     load_template(cx)?;
-    let command = Command::new(cx.stage, ["ubuntu-drivers", "install", "--gpgpu", &driver]).with_errors();
+    let command = Command::new(["ubuntu-drivers", "install", "--gpgpu", &driver]).with_errors();
     let output = cx.root.output(command)?;
     if output.status == 0 {
         return Ok(());
@@ -67,7 +67,7 @@ fn live(cx: &mut Context) -> Result<()> {
 fn load_template(cx: &mut Context) -> Result<()> {
     let path = format!("{}/nvidia.template", run_dir::DIR);
     cx.root.write(&path, TEMPLATE, Attr::root(0o600))?;
-    let command = Command::new(cx.stage, ["debconf-communicate", "-fnoninteractive", "cloud-init"]);
+    let command = Command::new(["debconf-communicate", "-fnoninteractive", "cloud-init"]);
     let output = cx.root.output(command.stdin(format!("X_LOADTEMPLATEFILE {path}\n")))?;
     cx.root.remove(&path)?;
     // It answers each line with a status and a text.

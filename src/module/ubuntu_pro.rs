@@ -56,11 +56,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["ubuntu_pro", "ubuntu_advantage", "ubuntu-advantage"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     if section.contains_key("commands") {
         return Err(Error::new("ubuntu_pro.commands: it is not supported any more: use token"));
@@ -117,11 +117,11 @@ fn configure(cx: &mut Context, config: Option<&Value>) -> Result<()> {
         }
         let is_url = |text: &str| text.starts_with("http://") || text.starts_with("https://");
         match value.as_str() {
-            None if value.is_null() => commands.push(Command::new(cx.stage, ["pro", "config", "unset", key])),
+            None if value.is_null() => commands.push(Command::new(["pro", "config", "unset", key])),
             Some(text) if !is_known || is_url(text) => {
                 // pro splits its argument at blanks.
                 let escaped = if text.contains(char::is_whitespace) { python_escaped(text) } else { text.to_owned() };
-                let command = Command::new(cx.stage, ["pro", "config", "set", &format!("{key}={escaped}")]);
+                let command = Command::new(["pro", "config", "set", &format!("{key}={escaped}")]);
                 commands.push(command.secret(escaped));
             }
             _ => problems.push(format!("{at}: expected a URL of http or https")),
@@ -144,7 +144,7 @@ fn python_escaped(text: &str) -> String {
 
 /// Calls the API, and returns its answer: an object with `result`, `data` and `errors`.
 fn api(cx: &mut Context, words: &[&str]) -> Result<Value> {
-    let output = cx.root.output(Command::new(cx.stage, ["pro", "api"].iter().chain(words).copied()))?;
+    let output = cx.root.output(Command::new(["pro", "api"].iter().chain(words).copied()))?;
     json::parse("the answer of pro api", &output.stdout)
 }
 
@@ -205,7 +205,7 @@ fn attach(cx: &mut Context, section: &Map) -> Result<()> {
     };
     let auto: &[&str] = if services.is_empty() { &[] } else { &["--no-auto-enable"] };
     let words = ["pro", "attach"].iter().chain(auto).copied().chain([token.as_str()]);
-    match cx.root.output(Command::new(cx.stage, words).secret(token.as_str()))?.status {
+    match cx.root.output(Command::new(words).secret(token.as_str()))?.status {
         0 | ATTACHED => {}
         status => return Err(Error::new(format!("pro attach ended with exit status {status}"))),
     }
@@ -214,7 +214,7 @@ fn attach(cx: &mut Context, section: &Map) -> Result<()> {
     }
     let words = ["pro", "enable", "--assume-yes", "--format", "json"];
     let words = words.into_iter().chain(services.iter().map(String::as_str));
-    let output = cx.root.output(Command::new(cx.stage, words))?;
+    let output = cx.root.output(Command::new(words))?;
     if !cx.root.runs_commands() {
         return Ok(());
     }
@@ -271,7 +271,7 @@ mod tests {
         let config = yaml::parse("t", config).unwrap();
         let (instance, distro, mut report) = (Instance::default(), Distro::named("ubuntu"), Report::new());
         let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
-        let error = live(&mut cx).err().map(|e| e.to_string());
+        let error = running(&mut cx).err().map(|e| e.to_string());
         let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
         (error, warnings, root.commands().iter().filter_map(|c| c.argv.get(1)).cloned().collect())
     }

@@ -22,14 +22,14 @@ use crate::system::{Context, template};
 
 pub static MODULE: Module = Module {
     name: "update_etc_hosts",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
     keys: &["manage_etc_hosts"],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(value) = cx.get("manage_etc_hosts") else { return Ok(()) };
     let whole = value.is_true() || value.as_str() == Some("template");
     if !whole && value.as_str() != Some("localhost") {
@@ -162,7 +162,7 @@ mod tests {
             let mut root = Root::open(&dir.0, Use::Plan).unwrap();
             root.write("/etc/hostname", system, Attr::root(0o644)).unwrap();
             let (instance, distro, mut report) = (Instance::default(), Distro::named("debian"), Report::new());
-            provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
             assert_eq!((root.text(HOSTS).as_str(), report.entries().len()), (expected, warnings));
         }
     }

@@ -21,16 +21,16 @@ const PREVIOUS: &str = "/var/lib/cloud/data/previous-hostname";
 
 pub static MODULE: Module = Module {
     name: "update_hostname",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     // PID 1 reads the file, which has the name by then.
     idle: Some(|cx| cx.root.exists(HOSTNAME)),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }
@@ -54,8 +54,9 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// A name that `provision` wrote on this boot reaches the kernel with the boot itself, unless it was written in the running system.
-fn live(cx: &mut Context) -> Result<()> {
+/// A name that `before_pivot` wrote on this boot reaches the kernel with the boot itself, but where it was written into the
+/// running system.
+fn running(cx: &mut Context) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }

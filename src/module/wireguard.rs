@@ -38,8 +38,8 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["wireguard"],
     distros: &["ubuntu"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -63,7 +63,7 @@ fn interfaces<'a>(cx: &mut Context<'a>) -> &'a [Value] {
 }
 
 /// Writes the files up to the first entry that is wrong, which the other half reports.
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     for (i, entry) in interfaces(cx).iter().enumerate() {
         let Ok([_, path, content]) = interface(i + 1, entry) else { break };
         cx.root.write(path, content, Attr::root(0o600))?;
@@ -71,7 +71,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let list = interfaces(cx);
     if list.is_empty() {
         return Ok(());
@@ -82,9 +82,9 @@ fn live(cx: &mut Context) -> Result<()> {
         let names = ["wireguard-tools", "wireguard"].iter().take(if old { 2 } else { 1 });
         packages::install(cx, &names.map(|n| (*n).to_owned()).collect::<Vec<_>>())?;
     }
-    let loaded = cx.root.output(shell(cx, "lsmod"))?;
+    let loaded = cx.root.output(shell("lsmod"))?;
     if !String::from_utf8_lossy(&loaded.stdout).contains("wireguard") {
-        cx.root.run(shell(cx, "modprobe wireguard")).map_err(|e| e.context("failed to load the module wireguard"))?;
+        cx.root.run(shell("modprobe wireguard")).map_err(|e| e.context("failed to load the module wireguard"))?;
     }
     for (i, entry) in list.iter().enumerate() {
         let [name, ..] = interface(i + 1, entry)?;
@@ -104,15 +104,15 @@ fn probe(cx: &mut Context) -> Result<()> {
     }
     let mut failed = Vec::new();
     for (i, line) in list.iter().filter_map(Value::as_str).enumerate() {
-        if let Err(e) = cx.root.run(shell(cx, line)) {
+        if let Err(e) = cx.root.run(shell(line)) {
             failed.push(format!("wireguard.readinessprobe: entry {}: {e}", i + 1));
         }
     }
     all_or_error(failed)
 }
 
-fn shell(cx: &Context, line: &str) -> Command {
-    Command::new(cx.stage, ["/bin/sh", "-c", line])
+fn shell(line: &str) -> Command {
+    Command::new(["/bin/sh", "-c", line])
 }
 
 /// Version and patch level of the running kernel (proc_sys_kernel(5)).

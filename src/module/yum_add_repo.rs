@@ -44,11 +44,11 @@ pub static MODULE: Module = Module {
         "almalinux", "amazon", "azurelinux", "centos", "cloudlinux", "eurolinux", "fedora", "mariner", "openeuler",
         "OpenCloudOS", "openmandriva", "photon", "rhel", "rocky", "TencentOS", "virtuozzo",
     ],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(repos) = cx.map("yum_repos") else { return Ok(()) };
     let folder = cx.text("yum_repo_dir").unwrap_or_else(|| FOLDER.into());
     for (name, value) in repos.iter() {

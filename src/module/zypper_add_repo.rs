@@ -40,11 +40,11 @@ pub static MODULE: Module = Module {
     distros: &[
         "opensuse", "opensuse-microos", "opensuse-tumbleweed", "opensuse-leap", "sle_hpc", "sle-micro", "sles",
     ],
-    provision: Some(provision),
+    before_pivot: Some(before_pivot),
     ..Module::NEW
 };
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("zypper") else { return Ok(()) };
     let Some(repos) = section.get("repos").and_then(Value::as_list).filter(|l| !l.is_empty()) else { return Ok(()) };
     let config = section.get("config").and_then(Value::as_map);
@@ -175,7 +175,7 @@ mod tests {
                 root.write(CONF, "[main]\n", Attr::root(0o644)).unwrap();
             }
             let (instance, distro, mut report) = (Instance::default(), Distro::named("opensuse"), Report::new());
-            provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
             assert_eq!((root.text(path).as_str(), root.exists(CONF)), ("[main]\na=b\n", is_there));
         }
     }

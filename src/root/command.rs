@@ -1,6 +1,6 @@
 //! Commands of the root's own system. They are run through [`Root`] so that a plan shows them.
 
-use super::Root;
+use super::{Root, Stage};
 use crate::base::channel::Receiver;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
@@ -18,28 +18,6 @@ const PIPES_END: Duration = Duration::from_secs(1);
 /// The usual folders of programs; the first that has a program takes precedence.
 pub const PROGRAM_FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The stage that a command belongs to, named as for `cloud-init modules --mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    Init,
-    Config,
-    Final,
-}
-
-impl Stage {
-    /// All stages, in their order.
-    pub const ALL: [Stage; 3] = [Stage::Init, Stage::Config, Stage::Final];
-
-    /// The name in a plan and in the log.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Init => "init",
-            Stage::Config => "config",
-            Stage::Final => "final",
-        }
-    }
-}
-
 /// A command to run in the real root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
@@ -54,6 +32,7 @@ pub struct Command {
     pub dir: Option<String>,
     /// Whether [`Root::output`] also captures standard error.
     pub takes_errors: bool,
+    /// The stage that the root was in when the command was recorded.
     pub when: Stage,
     /// The command is killed after this time. None: it has no limit.
     pub limit: Option<Duration>,
@@ -76,8 +55,8 @@ pub struct Output {
 pub type Programs = Box<dyn FnMut(&Root, &Command) -> Result<Output>>;
 
 impl Command {
-    /// A command with the arguments `argv` (the program first), for the stage `when`.
-    pub fn new<S: Into<String>>(when: Stage, argv: impl IntoIterator<Item = S>) -> Command {
+    /// A command with the arguments `argv`, the program first.
+    pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Command {
         let argv = argv.into_iter().map(Into::into).collect();
         Command {
             argv,
@@ -86,7 +65,7 @@ impl Command {
             env: Vec::new(),
             dir: None,
             takes_errors: false,
-            when,
+            when: Stage::Local,
             limit: None,
             is_request: false,
         }
@@ -163,8 +142,8 @@ impl Root {
     }
 
     /// Records a request to a server in a plan, in its place among the commands.
-    pub fn plan_request(&mut self, when: Stage, method: &str, url: &str) {
-        self.commands.push(Command { is_request: true, ..Command::new(when, [method, url]) });
+    pub fn plan_request(&mut self, method: &str, url: &str) {
+        self.record_command(&Command { is_request: true, ..Command::new([method, url]) });
     }
 
     /// Starts a command in the background, otherwise like [`Root::run`]. How it ends is only logged.
@@ -176,7 +155,7 @@ impl Root {
             self.run(command).unwrap_or_else(|e| log::info!("{e}"));
             return Ok(());
         }
-        self.commands.push(command.clone());
+        self.record_command(&command);
         for e in self.commit() {
             log::error!("{e}");
         }
@@ -193,8 +172,13 @@ impl Root {
         .context(|| "failed to wait for a program that was started")
     }
 
+    /// Records a command as one of the current stage.
+    pub(super) fn record_command(&mut self, command: &Command) {
+        self.commands.push(Command { when: self.stage, ..command.clone() });
+    }
+
     fn spawn(&mut self, command: Command, capture: bool) -> Result<Output> {
-        self.commands.push(command.clone());
+        self.record_command(&command);
         if self.programs.is_none() && self.is_live() {
             for e in self.commit() {
                 log::error!("{e}");
@@ -257,8 +241,7 @@ impl Root {
     /// `condition` is None or exits with 0. The stage calls [`Root::run_at_end`].
     pub fn at_end(&mut self, condition: Option<Command>, command: Command) {
         if !self.runs_commands() {
-            self.commands.extend(condition.clone());
-            self.commands.push(command.clone());
+            condition.iter().chain([&command]).for_each(|command| self.record_command(command));
         }
         self.at_end.push((condition, command));
     }
@@ -319,17 +302,17 @@ mod tests {
     fn kills_only_a_command_past_its_limit() {
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
         let started = Instant::now();
-        let slow = Command::new(Stage::Config, ["sleep", "60"]).limit(Duration::from_millis(50));
+        let slow = Command::new(["sleep", "60"]).limit(Duration::from_millis(50));
         assert_eq!(root.run(slow).unwrap_err().to_string(), "sleep ended with exit status 137");
         assert!(started.elapsed() < Duration::from_secs(30));
-        root.run(Command::new(Stage::Config, ["true"]).limit(Duration::from_secs(60))).unwrap();
+        root.run(Command::new(["true"]).limit(Duration::from_secs(60))).unwrap();
     }
 
     #[test]
     fn limit_applies_if_output_is_captured() {
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
         let started = Instant::now();
-        let shell = |script: &str| Command::new(Stage::Config, ["sh", "-c", script]);
+        let shell = |script: &str| Command::new(["sh", "-c", script]);
         let slow = root.output(shell("echo begun; exec sleep 60").limit(Duration::from_secs(2))).unwrap();
         assert_eq!((slow.status, slow.stdout.as_slice()), (137, &b"begun\n"[..]));
         // A process that it leaves behind keeps the pipes.
@@ -344,11 +327,11 @@ mod tests {
     fn deferred_command_runs_if_its_condition_holds() {
         let dir = crate::base::testing::TempDir::new("at-end");
         let mut root = Root::open(Path::new("/"), Use::Tree).unwrap();
-        let touch = |name: &str| Command::new(Stage::Final, ["touch".into(), format!("{}/{name}", dir.0.display())]);
+        let touch = |name: &str| Command::new(["touch".into(), format!("{}/{name}", dir.0.display())]);
         root.at_end(None, touch("always"));
-        root.at_end(Some(Command::new(Stage::Final, ["true"])), touch("yes"));
-        root.at_end(Some(Command::new(Stage::Final, ["false"])), touch("no"));
-        root.at_end(Some(Command::new(Stage::Final, ["sh", "-c", "exit 7"])), touch("odd"));
+        root.at_end(Some(Command::new(["true"])), touch("yes"));
+        root.at_end(Some(Command::new(["false"])), touch("no"));
+        root.at_end(Some(Command::new(["sh", "-c", "exit 7"])), touch("odd"));
         assert!(!dir.0.join("always").exists());
         let errors = root.run_at_end();
         assert_eq!(errors.len(), 1, "{errors:?}");

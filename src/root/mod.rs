@@ -25,13 +25,14 @@ mod recover;
 mod relabel;
 mod resolve;
 pub mod run_dir;
+mod stage;
 mod staged;
 mod staging;
 mod swap;
 mod watch;
 
 pub use change::{Change, Over};
-pub use command::{Command, Output, PROGRAM_FOLDERS, Programs, Stage};
+pub use command::{Command, Output, PROGRAM_FOLDERS, Programs};
 pub use content::Content;
 pub use device::{Steps, Write};
 pub use disk::is_in_memory;
@@ -40,6 +41,7 @@ pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
 pub use owner::{Ids, Owners};
+pub use stage::Stage;
 pub use watch::PathState;
 
 use crate::base::error::{Context, Error, Result};
@@ -120,6 +122,7 @@ enum Node {
 pub struct Root {
     disk: Disk,
     usage: Use,
+    stage: Stage,
     nodes: BTreeMap<String, Node>,
     /// The kernel command line, if the root is this machine's.
     cmdline: Cmdline,
@@ -195,6 +198,7 @@ impl Root {
         let mut root = Root {
             disk,
             usage,
+            stage: Stage::Local,
             nodes: BTreeMap::new(),
             cmdline: Cmdline::default(),
             points: None,
@@ -225,6 +229,16 @@ impl Root {
             points::find(&mut root);
         }
         Ok(root)
+    }
+
+    /// The stage that the root is in: at first the local one.
+    pub fn current_stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Begins a stage.
+    pub fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
     }
 
     /// Why the root cannot be provisioned yet, if so: it is incomplete, or the running system will not see

@@ -3,7 +3,7 @@
 //! names.
 
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
-use super::{Attr, Change, Command, Kind, Node, Output, Root, Stage, is_on_disk, run_dir};
+use super::{Attr, Change, Command, Kind, Node, Output, Root, is_on_disk, run_dir};
 use crate::base::error::Result;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl Root {
             return;
         };
         let argv = [program.as_str()].into_iter().chain(arguments.iter().copied());
-        let command = Command::new(Stage::Init, argv).stdin(lines).limit(LIMIT).with_errors();
+        let command = Command::new(argv).stdin(lines).limit(LIMIT).with_errors();
         let why = match self.execute(command, true) {
             Ok(Output { status: 0, .. }) => return,
             Ok(Output { status, stderr, .. }) => {

@@ -4,7 +4,7 @@
 
 use super::{Attr, Root};
 use crate::base::error::{Context, Result};
-use nanoserde::{DeJson, SerJson};
+use nanoserde::{DeJson, SerJson, SerJsonState};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, mount};
 use std::fs::{DirBuilder, OpenOptions};
@@ -14,8 +14,8 @@ use std::path::Path;
 
 /// The folder.
 pub const DIR: &str = "/run/prepivot";
-/// The result of this boot's local stage ([`Applied`]). Read by the later stages and `status`.
-pub const APPLIED: &str = "/run/prepivot/applied.json";
+/// How this boot's local stage went ([`LocalStage`]). Read by the other stages.
+pub const LOCAL_STAGE: &str = "/run/prepivot/local-stage.json";
 /// A file in this folder, named like a stage in status.json, means that the stage has nothing to do in this
 /// boot; the units' conditions look for it. It lists the marks of modules (`config_byobu once-per-instance`)
 /// that the final stage then sets in place of that stage.
@@ -24,15 +24,15 @@ pub const IDLE: &str = "/run/prepivot/idle";
 pub const NETWORK: &str = "/run/prepivot/network.json";
 /// Lines for cloud-init.log, left by an initramfs that had nothing else to write to the disk.
 pub const LOG: &str = "/run/prepivot/log";
-/// Whether the real root's local stage is to run the modules that come before every service ([`EARLY_DUE`]),
+/// Whether the real root's local stage is to run the modules that come before every service ([`BEFORE_SERVICES_DUE`]),
 /// or the names of those that it has run, one per line. These the network stage skips, and removes the file.
-pub const EARLY: &str = "/run/prepivot/early";
-/// The content of [`EARLY`] before those modules have run.
-pub const EARLY_DUE: &str = "due";
+pub const BEFORE_SERVICES: &str = "/run/prepivot/before-services";
+/// The content of [`BEFORE_SERVICES`] before those modules have run.
+pub const BEFORE_SERVICES_DUE: &str = "due";
 
 /// Whether the real root's local stage is to run the modules that come before every service.
-pub fn is_early_due(root: &Root) -> bool {
-    root.text(EARLY) == EARLY_DUE
+pub fn before_services_is_due(root: &Root) -> bool {
+    root.text(BEFORE_SERVICES) == BEFORE_SERVICES_DUE
 }
 
 /// Exists once this boot has waited for the network, successfully or not: no module waits again.
@@ -70,25 +70,134 @@ pub trait Record: SerJson + DeJson {
     }
 }
 
-/// The result of this boot's local stage.
-#[derive(Debug, Clone, Copy, PartialEq, SerJson, DeJson)]
-pub struct Applied {
+/// The local stage of this boot.
+#[derive(Debug, Clone, PartialEq, SerJson, DeJson)]
+pub struct LocalStage {
     /// When it began and ended, in seconds since the kernel started.
     pub start: f64,
     pub finished: f64,
-    /// Whether the root has this machine's instance and all of it was written.
-    pub provisioned: bool,
-    /// Whether the instance was read in this boot, not taken from the cache.
-    pub read: bool,
-    /// Whether provisioning is left to the real root's first stage, because only there can the datasource be
-    /// read or the root be written.
-    pub later: bool,
-    /// Whether the last boot had the same instance.
-    pub again: bool,
+    pub result: LocalResult<()>,
 }
 
-impl Record for Applied {
-    const PATH: &'static str = APPLIED;
+impl Record for LocalStage {
+    const PATH: &'static str = LOCAL_STAGE;
+}
+
+impl LocalStage {
+    /// How the local stage went. None if it has not run in this boot.
+    pub fn result(root: &Root) -> Option<LocalResult<()>> {
+        Self::read(root).map(|stage| stage.result)
+    }
+}
+
+/// How the local stage went. `P` is what it provisioned; the record has no more of it than that it is there.
+#[derive(Debug, Clone, PartialEq, DeJson)]
+pub enum LocalResult<P> {
+    /// The root has an instance, and all of it was written. Only the stages that have work run.
+    Provisioned(Origin, P),
+    /// The root has an instance, and not all of it could be written. The real root's local stage starts anew, and every stage
+    /// runs.
+    Unwritten(P),
+    /// For this reason the work is left to the real root's local stage, which starts anew.
+    Deferred(String),
+    /// No datasource has an instance, and all else was written. The real root's local stage looks for a drive, and its network
+    /// stage asks the services.
+    Nothing,
+}
+
+/// Where a provisioned instance is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, SerJson, DeJson)]
+pub enum Origin {
+    /// Read in this boot; not the last boot's.
+    New,
+    /// Read in this boot; the last boot had the same.
+    Reread,
+    /// The last boot's, not read again. The network stage may ask for what has changed.
+    Kept,
+    /// An earlier boot read it, and could not write all of it.
+    Resumed,
+    /// The last boot's, which is another machine's: no service answers. The network stage asks again for this machine's.
+    Borrowed,
+}
+
+impl Origin {
+    /// Whether the instance was read in this boot.
+    pub fn is_read(self) -> bool {
+        matches!(self, Origin::New | Origin::Reread)
+    }
+
+    /// Whether the last boot had the same instance.
+    pub fn is_same(self) -> bool {
+        matches!(self, Origin::Reread | Origin::Kept | Origin::Borrowed)
+    }
+}
+
+// nanoserde derives this for no enum with a parameter.
+impl<P: SerJson> SerJson for LocalResult<P> {
+    fn ser_json(&self, depth: usize, state: &mut SerJsonState) {
+        let (name, origin, payload): (_, Option<Origin>, &dyn SerJson) = match self {
+            LocalResult::Provisioned(origin, payload) => ("Provisioned", Some(*origin), payload),
+            LocalResult::Unwritten(payload) => ("Unwritten", None, payload),
+            LocalResult::Deferred(why) => ("Deferred", None, why),
+            LocalResult::Nothing => return state.label("Nothing"),
+        };
+        state.out.push('{');
+        state.label(name);
+        state.out.push_str(":[");
+        if let Some(origin) = origin {
+            origin.ser_json(depth, state);
+            state.out.push(',');
+        }
+        payload.ser_json(depth, state);
+        state.out.push_str("]}");
+    }
+}
+
+impl<P> LocalResult<P> {
+    /// What was provisioned.
+    pub fn provisioned(&self) -> Option<&P> {
+        match self {
+            LocalResult::Provisioned(_, provisioned) | LocalResult::Unwritten(provisioned) => Some(provisioned),
+            LocalResult::Deferred(_) | LocalResult::Nothing => None,
+        }
+    }
+
+    /// Where the instance is from, if all of it was written.
+    pub fn origin(&self) -> Option<Origin> {
+        match self {
+            LocalResult::Provisioned(origin, _) => Some(*origin),
+            _ => None,
+        }
+    }
+
+    /// Whether the real root's local stage starts anew.
+    pub fn is_left_to_real_root(&self) -> bool {
+        matches!(self, LocalResult::Unwritten(_) | LocalResult::Deferred(_))
+    }
+
+    /// Whether the root has this machine's instance, and all of it was written.
+    pub fn is_complete(&self) -> bool {
+        self.origin().is_some_and(|origin| origin != Origin::Borrowed)
+    }
+
+    /// The result, now that not everything could be written.
+    pub fn unwritten(self) -> LocalResult<P> {
+        match self {
+            LocalResult::Provisioned(_, provisioned) => LocalResult::Unwritten(provisioned),
+            LocalResult::Nothing => LocalResult::Deferred("not everything could be written".into()),
+            already => already,
+        }
+    }
+
+    /// The result for the record.
+    pub fn to_record(&self) -> LocalResult<()> {
+        match self {
+            LocalResult::Provisioned(origin, _) => LocalResult::Provisioned(*origin, ()),
+            LocalResult::Unwritten(_) => LocalResult::Unwritten(()),
+            LocalResult::Deferred(why) => LocalResult::Deferred(why.clone()),
+            LocalResult::Nothing => LocalResult::Nothing,
+        }
+    }
 }
 
 /// A module's file half that ran in this boot, and what it depends on.
@@ -176,11 +285,29 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let dir = TempDir::new("run-dir");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        assert_eq!(Applied::read(&root), None);
-        let applied = Applied { start: 1.25, finished: 2.5, provisioned: true, read: false, later: false, again: true };
-        applied.write(&mut root).unwrap();
-        assert_eq!(Applied::read(&root), Some(applied));
-        root.write(APPLIED, "{\"start\": ", Attr::root(0o600)).unwrap();
-        assert_eq!(Applied::read(&root), None);
+        assert_eq!(LocalStage::read(&root), None);
+        for result in [
+            LocalResult::Provisioned(Origin::Reread, ()),
+            LocalResult::Unwritten(()),
+            LocalResult::Deferred("a \"reason\"".into()),
+            LocalResult::Nothing,
+        ] {
+            let stage = LocalStage { start: 1.25, finished: 2.5, result };
+            stage.write(&mut root).unwrap();
+            assert_eq!(LocalStage::read(&root), Some(stage));
+        }
+        root.write(LOCAL_STAGE, "{\"start\": ", Attr::root(0o600)).unwrap();
+        assert_eq!(LocalStage::read(&root), None);
+    }
+
+    #[test]
+    fn nothing_unwritten_is_complete() {
+        for result in
+            [LocalResult::Provisioned(Origin::New, ()), LocalResult::Deferred(String::new()), LocalResult::Nothing]
+        {
+            let unwritten = result.unwritten();
+            assert!(unwritten.is_left_to_real_root() && !unwritten.is_complete(), "{unwritten:?}");
+        }
+        assert!(!LocalResult::Provisioned(Origin::Borrowed, ()).is_complete());
     }
 }

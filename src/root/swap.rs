@@ -1,7 +1,7 @@
 //! Swap files: too large to hold in memory, so they are created on the disk at once.
 
 use super::disk::{Disk, own};
-use super::{Attr, Command, Root, Stage};
+use super::{Attr, Command, Root};
 use crate::base::error::{Context, Error, Result};
 use crate::base::uuid;
 use rustix::fs::{self, AtFlags, FallocateFlags, IFlags, Mode, OFlags};
@@ -25,14 +25,14 @@ impl Root {
     ///
     /// # Errors
     /// Its file system is not mounted yet or has no space, or the size is too small.
-    pub fn make_swap(&mut self, stage: Stage, path: &str, mebibytes: u64, is_btrfs: bool) -> Result<()> {
+    pub fn make_swap(&mut self, path: &str, mebibytes: u64, is_btrfs: bool) -> Result<()> {
         let (resolved, _) = self.resolve_to_change(path, true)?;
         if self.below_unmounted(&resolved) {
             return Err(Error::new(format!("failed to make the swap file {path}: its file system is not mounted")));
         }
         self.make_parents(&resolved, path)?;
         let size = format!("{mebibytes}M");
-        let mut show = |argv: &[&str]| self.commands.push(Command::new(stage, argv.iter().copied()));
+        let mut show = |argv: &[&str]| self.record_command(&Command::new(argv.iter().copied()));
         if is_btrfs {
             show(&["truncate", "-s", "0", path]);
             show(&["chattr", "+C", path]);

@@ -11,7 +11,7 @@ use crate::document::{Map, Value, json};
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
 use crate::machine::distro::DEFAULT_SUDO;
-use crate::root::{Command, Root, Stage};
+use crate::root::{Command, Root};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ fn announce(live: &mut Live) -> Result<()> {
     let source_option = if ["fedora", "centos", "rhel"].contains(&distro.name) { "-s" } else { "-S" };
     for (source, router) in announcements(network).into_iter().take(MAX_ANNOUNCED) {
         let words = [&arping, "-c", "2", source_option, &source, &router];
-        if let Err(e) = live.root.run(Command::new(Stage::Init, words).limit(ANNOUNCEMENT)) {
+        if let Err(e) = live.root.run(Command::new(words).limit(ANNOUNCEMENT)) {
             live.report.warn(format_args!("the address {source} is not announced to {router}: {e}"));
         }
     }

@@ -1,7 +1,7 @@
 //! Merges the layers of the configuration, and writes the parts of user-data and vendor-data to cloud-init's places.
 
-use super::again;
 use super::image::{CONFIG_OF_URL, Image};
+use super::rerun;
 use super::web::{self, Includes};
 use crate::base::error::{Context, Error, Result};
 use crate::base::report::Report;
@@ -189,14 +189,14 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
             root.write(&format!("{folder}/data/urlcache/{}", cache_name(url)), content.clone(), Attr::root(0o600))?;
         }
         for (name, content) in &data.boothooks {
-            root.write(&format!("{}/{name}", again::boothooks_of(instance)), content.clone(), Attr::root(0o700))?;
+            root.write(&format!("{}/{name}", rerun::boothooks_of(instance)), content.clone(), Attr::root(0o700))?;
         }
         if first || read {
             scripts(root, &folder, data)?;
         }
     }
     // A boothook that the data no longer has is not run any more.
-    let folder = again::boothooks_of(instance);
+    let folder = rerun::boothooks_of(instance);
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2].into_iter().flatten();
     let hooks: Vec<&String> = all.flat_map(|data| &data.boothooks).map(|(name, _)| name).collect();
     for name in root.list(&folder).iter().filter(|name| !hooks.contains(name)) {
@@ -308,7 +308,7 @@ mod tests {
             let user = Some(UserData { boothooks, ..UserData::default() });
             write_parts(&mut root, &instance, &Consumed { user, ..Consumed::default() }, true).unwrap();
             assert_eq!(root.commit(), []);
-            root.list(&again::boothooks_of(&instance))
+            root.list(&rerun::boothooks_of(&instance))
         };
         assert_eq!(hooks_after(&["part-001", "part-002"]), ["part-001", "part-002"]);
         assert_eq!(hooks_after(&["part-002"]), ["part-002"]);

@@ -4,7 +4,7 @@
 //! If the first process exits, the kernel panics. So it reads no outside data except the kernel command line.
 
 use super::mount_root::mount_root;
-use super::{apply, end_in_time, fails_loudly};
+use super::{end_in_time, fails_loudly, local};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::machine::{Machine, beneath, tools};
@@ -68,11 +68,11 @@ pub fn run(words: &[OsString]) -> ! {
 ///
 /// # Errors
 /// The root cannot be found or mounted.
-pub fn prepare(machine: &Machine) -> Result<apply::Ended> {
+pub fn prepare(machine: &Machine) -> Result<local::Ended> {
     let target = Path::new(TARGET);
     mount_root(machine, target)?;
     end_in_time(machine);
-    Ok(apply::new_root(target, machine))
+    Ok(local::new_root(target, machine))
 }
 
 fn other_process(machine: &Machine) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::base::error::Result;
 use crate::root::run_dir;
-use crate::root::{Attr, Root};
+use crate::root::{Attr, Root, Stage};
 use crate::system::hotplug;
 use crate::system::service::has_systemd;
 
@@ -15,36 +15,41 @@ const UNITS: &str = "/run/systemd/system";
 /// The names of the units that the removal of a package has masked (deb-systemd-helper(1p)).
 const MASKED_BY_PACKAGES: &str = "/var/lib/systemd/deb-systemd-helper-masked";
 
-/// The stages of the real root, in their order, and the time after them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Later {
-    Local,
-    Network,
-    Config,
-    Final,
-    /// Network devices are added.
-    Added,
-    /// Pulls in all of these.
+/// When a unit is of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// While this stage, or one before it, has work: other units are ordered after it.
+    Stage(Stage),
+    /// When network devices are added.
+    Hotplug,
+    /// While any of these units is of use: it pulls them in.
     Target,
 }
 
-/// The units of the later stages, under cloud-init's names. Each is installed if its stage, or an earlier one, still has work:
-/// units ordered after it wait for that. One that this build leaves out has no text.
-const FILES: [(&str, Later, &str); 8] = [
-    ("cloud-init-local.service", Later::Local, include_str!("../../initramfs/units/cloud-init-local.service")),
-    ("cloud-init-network.service", Later::Network, include_str!("../../initramfs/units/cloud-init-network.service")),
-    ("cloud-config.target", Later::Network, include_str!("../../initramfs/units/cloud-config.target")),
-    ("cloud-config.service", Later::Config, include_str!("../../initramfs/units/cloud-config.service")),
-    ("cloud-final.service", Later::Final, include_str!("../../initramfs/units/cloud-final.service")),
-    ("cloud-init.target", Later::Target, include_str!("../../initramfs/units/cloud-init.target")),
+/// The units of the real root's stages, under cloud-init's names. One that this build leaves out has no text.
+const FILES: [(&str, Purpose, &str); 8] = [
+    (
+        "cloud-init-local.service",
+        Purpose::Stage(Stage::Local),
+        include_str!("../../initramfs/units/cloud-init-local.service"),
+    ),
+    (
+        "cloud-init-network.service",
+        Purpose::Stage(Stage::Network),
+        include_str!("../../initramfs/units/cloud-init-network.service"),
+    ),
+    ("cloud-config.target", Purpose::Stage(Stage::Network), include_str!("../../initramfs/units/cloud-config.target")),
+    ("cloud-config.service", Purpose::Stage(Stage::Config), include_str!("../../initramfs/units/cloud-config.service")),
+    ("cloud-final.service", Purpose::Stage(Stage::Final), include_str!("../../initramfs/units/cloud-final.service")),
+    ("cloud-init.target", Purpose::Target, include_str!("../../initramfs/units/cloud-init.target")),
     (
         "cloud-init-hotplugd.socket",
-        Later::Added,
+        Purpose::Hotplug,
         if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.socket") } else { "" },
     ),
     (
         "cloud-init-hotplugd.service",
-        Later::Added,
+        Purpose::Hotplug,
         if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.service") } else { "" },
     ),
 ];
@@ -113,36 +118,41 @@ impl Units {
         has_systemd(root) || root.lacks_usr() && root.is_dir("/etc/systemd/system")
     }
 
-    /// Writes the units, and makes systemd start them: those of `first`, the first stage with work, and of all later stages,
-    /// because systemd takes as long to read the units of an idle stage as that stage would take. If the image requires them, all
-    /// are written. The units that configure added network devices are written if the configuration asks for it (`hotplug`), or if
-    /// an earlier boot has set it up.
+    /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes
+    /// as long to read the units of an idle stage as that stage would take. If the image needs them, all are written. Those that
+    /// configure added network devices are written if the configuration asks for it (`hotplug`), or an earlier boot has set it up.
     ///
     /// # Errors
     /// They cannot be written to /run.
-    pub fn start(&self, root: &mut Root, first: Option<Later>, hotplug: bool) -> Result<()> {
+    pub fn start(&self, root: &mut Root, first: Option<Stage>, hotplug: bool) -> Result<()> {
         let (own, vendor) = root.unit_folders();
         for unit in KEY_MAKERS {
             if std::iter::once(&own).chain(&vendor).any(|folder| root.exists(&format!("{folder}/{unit}"))) {
                 root.write(&format!("{UNITS}/{unit}.d/cloud-init.conf"), KEY_MAKERS_WAIT, Attr::root(0o644))?;
             }
         }
-        let is_all = first == Some(Later::Local) || self.foreign || is_required(root);
-        let first = if is_all { Some(Later::Local) } else { first };
+        let is_all = first == Some(Stage::Local) || self.foreign || is_required(root);
+        let first = if is_all { Some(Stage::Local) } else { first };
         let is_set_up = root.exists(hotplug::RULE);
-        let first = first.or_else(|| is_set_up.then_some(Later::Added));
-        let Some(first) = first else { return Ok(()) };
+        if first.is_none() && !is_set_up {
+            return Ok(());
+        }
         let hotplug = hotplug || is_set_up || is_all;
-        let is_of_use = |(_, stage, text): &&(&str, Later, &str)| {
-            *stage >= first && !text.is_empty() && (hotplug || *stage != Later::Added)
+        let is_of_use = |(_, purpose, text): &&(&str, Purpose, &str)| {
+            !text.is_empty()
+                && match purpose {
+                    Purpose::Stage(stage) => first.is_some_and(|first| *stage >= first),
+                    Purpose::Hotplug => hotplug,
+                    Purpose::Target => true,
+                }
         };
         let left_out: Vec<&str> = FILES.iter().filter(|file| !is_of_use(file)).map(|(name, ..)| *name).collect();
         for (name, _, text) in FILES.iter().filter(is_of_use) {
             let text = without(text, &left_out).replace(INSTALLED, &self.program);
             root.write(&format!("{UNITS}/{name}"), text, Attr::root(0o644))?;
         }
-        if first <= Later::Network {
-            root.symlink(&format!("{UNITS}/{ALIAS}"), "cloud-init-network.service")?;
+        if first.is_some_and(|first| first <= Stage::Network) {
+            root.symlink(&format!("{UNITS}/{ALIAS}"), Stage::Network.unit())?;
         }
         // cloud-init.target pulls in the stages.
         root.symlink(&format!("{UNITS}/multi-user.target.wants/cloud-init.target"), "../cloud-init.target")
@@ -166,42 +176,77 @@ fn without(unit: &str, names: &[&str]) -> String {
 /// one.
 fn is_required(root: &Root) -> bool {
     let (own, vendor) = root.unit_folders();
+    let units = ImageUnits { root, own, vendor: &vendor };
     let entries = root.list(own);
-    let starts = |entry: &String| {
-        let unit = entry.strip_suffix(".wants").or_else(|| entry.strip_suffix(".requires"));
-        unit.is_some_and(|unit| unit == ALIAS || FILES.iter().any(|(name, ..)| *name == unit))
-    };
+    entries.iter().any(|name| starts_with_stage(name))
+        || vendor.iter().any(|folder| units.vendor_requires(folder))
+        || entries.iter().any(|name| units.own_requires(name))
+}
+
+/// Whether a folder has units that start with one of [`FILES`].
+fn starts_with_stage(entry: &str) -> bool {
+    let unit = entry.strip_suffix(".wants").or_else(|| entry.strip_suffix(".requires"));
+    unit.is_some_and(|unit| unit == ALIAS || FILES.iter().any(|(name, ..)| *name == unit))
+}
+
+/// Whether a folder has drop-ins of a unit, or the units that it pulls in.
+fn has_units(folder: &str) -> bool {
+    [".d", ".wants", ".requires"].iter().any(|end| folder.ends_with(end))
+}
+
+/// Whether a unit's text requires a unit of cloud-init.
+fn requires_stage(text: &str) -> bool {
     let requires = |line: &str| {
         let (key, value) = line.split_once('=').unwrap_or_default();
         ["Requires", "Requisite", "BindsTo"].contains(&key.trim()) && value.contains("cloud-")
     };
-    let requires_one = |unit: &str, path: &str| {
+    // A line that ends with a backslash continues in the next one.
+    text.contains("cloud-") && text.replace("\\\n", " ").lines().any(requires)
+}
+
+/// The units of the image.
+struct ImageUnits<'a> {
+    root: &'a Root,
+    /// The administrator's folder, and those of the distribution.
+    own: &'a str,
+    vendor: &'a [&'a str],
+}
+
+impl ImageUnits<'_> {
+    /// Whether a unit, of which `path` may be a link, requires a stage.
+    fn requires(&self, unit: &str, path: &str) -> bool {
         // systemd goes by a link's name. To follow the link takes several times as long, and is for instances and units elsewhere.
-        let found = vendor.iter().map(|folder| format!("{folder}/{unit}")).find(|path| root.is_file(path));
-        let text = root.text(found.as_deref().unwrap_or(path));
-        // A line that ends with a backslash goes on in the next.
-        text.contains("cloud-") && text.replace("\\\n", " ").lines().any(requires)
-    };
-    let has_units = |name: &str| [".d", ".wants", ".requires"].iter().any(|end| name.ends_with(end));
-    // systemd's own units, which are most of an image's enabled ones, require none.
-    let is_systemds = |unit: &str| unit.starts_with("systemd-") && !unit.ends_with(".conf");
-    let in_folder = |path: &str| {
-        root.list(path).iter().any(|unit| !is_systemds(unit) && requires_one(unit, &format!("{path}/{unit}")))
-    };
-    let of_vendor = |folder: &&str| {
-        let names = root.list(folder);
-        names.iter().any(|name| starts(name) || has_units(name) && in_folder(&format!("{folder}/{name}")))
-    };
-    let of_own = |name: &String| {
-        let path = format!("{own}/{name}");
+        let of_vendor = self.vendor.iter().map(|folder| format!("{folder}/{unit}"));
+        let found = of_vendor.into_iter().find(|path| self.root.is_file(path));
+        requires_stage(&self.root.text(found.as_deref().unwrap_or(path)))
+    }
+
+    /// Whether a unit or a drop-in of a folder does.
+    fn folder_requires(&self, path: &str) -> bool {
+        // systemd's own units require none, and are most of those that an image enables by itself.
+        let is_systemds = |unit: &str| unit.starts_with("systemd-") && !unit.ends_with(".conf");
+        let units = self.root.list(path);
+        units.iter().any(|unit| !is_systemds(unit) && self.requires(unit, &format!("{path}/{unit}")))
+    }
+
+    /// Whether an enabled unit or a drop-in of the distribution does, or starts with a stage.
+    fn vendor_requires(&self, folder: &str) -> bool {
+        let requires = |name: &String| {
+            starts_with_stage(name) || has_units(name) && self.folder_requires(&format!("{folder}/{name}"))
+        };
+        self.root.list(folder).iter().any(requires)
+    }
+
+    /// Whether an entry of the administrator's folder does.
+    fn own_requires(&self, name: &str) -> bool {
+        let path = format!("{}/{name}", self.own);
         if has_units(name) {
-            return in_folder(&path);
+            return self.folder_requires(&path);
         }
         // A link is another name of a unit.
-        let target = root.read_link(&path).unwrap_or_default();
-        requires_one(target.rsplit('/').next().filter(|unit| unit != name).unwrap_or_default(), &path)
-    };
-    entries.iter().any(starts) || vendor.iter().any(of_vendor) || entries.iter().any(of_own)
+        let target = self.root.read_link(&path).unwrap_or_default();
+        self.requires(target.rsplit('/').next().filter(|unit| *unit != name).unwrap_or_default(), &path)
+    }
 }
 
 /// Whether /usr/bin/cloud-init belongs to another package.
@@ -221,7 +266,7 @@ mod tests {
     #[test]
     fn only_local_stage_precedes_the_systems_folders() {
         let is_early =
-            |file: &&(&str, Later, &str)| file.2.contains("DefaultDependencies=no") && file.2.contains("\n[Service]");
+            |file: &&(&str, Purpose, &str)| file.2.contains("DefaultDependencies=no") && file.2.contains("\n[Service]");
         let early: Vec<&str> = FILES.iter().filter(is_early).map(|(name, ..)| *name).collect();
         assert_eq!(early, ["cloud-init-local.service"]);
     }
@@ -235,7 +280,7 @@ mod tests {
         }
         assert!(hand_over(&mut root, false).unwrap().is_none());
         assert_eq!(root.list("/run"), [""; 0]);
-        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, Some(Later::Local), false).unwrap();
+        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, Some(Stage::Local), false).unwrap();
         for path in MASKED {
             assert_eq!(root.read_link(path).as_deref(), Some("/dev/null"), "{path}");
         }
@@ -252,13 +297,13 @@ mod tests {
         root.remove("/usr/bin/cloud-init").unwrap();
         root.remove("/run").unwrap();
         root.symlink("/usr/bin/cloud-init", "prepivot").unwrap();
-        hand_over(&mut root, false).unwrap().unwrap().start(&mut root, Some(Later::Local), false).unwrap();
+        hand_over(&mut root, false).unwrap().unwrap().start(&mut root, Some(Stage::Local), false).unwrap();
         assert!(root.exists("/run/systemd/system/cloud-final.service"));
         assert!(root.lstat(MASKED[0]).is_none());
     }
     #[test]
-    fn writes_units_of_remaining_or_required_stages() {
-        let started = |first: Option<Later>, image: &[(&str, &str)], hotplug: bool| {
+    fn units_for_this_boot_are_those_of_the_stages_that_are_left_or_all_that_a_unit_of_the_image_requires() {
+        let started = |first: Option<Stage>, image: &[(&str, &str)], hotplug: bool| {
             let dir = TempDir::new("handover-units");
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
             let some = ["/usr/lib/systemd/systemd", "/usr/lib/systemd/system/other.service"].map(|path| (path, ""));
@@ -289,18 +334,18 @@ mod tests {
             }
             names
         };
-        let all = started(Some(Later::Local), &[], false);
+        let all = started(Some(Stage::Local), &[], false);
         let expected = FILES.iter().map(|(name, ..)| *name).chain([ALIAS]).collect::<std::collections::BTreeSet<_>>();
         assert_eq!(all, expected.into_iter().collect::<Vec<_>>());
-        assert!(started(Some(Later::Network), &[], false).contains(&ALIAS.to_owned()));
+        assert!(started(Some(Stage::Network), &[], false).contains(&ALIAS.to_owned()));
         let later = ["cloud-config.service", "cloud-final.service", "cloud-init.target"];
-        assert_eq!(started(Some(Later::Config), &[], false), later);
-        assert_eq!(started(Some(Later::Final), &[], false), later[1..]);
+        assert_eq!(started(Some(Stage::Config), &[], false), later);
+        assert_eq!(started(Some(Stage::Final), &[], false), later[1..]);
         // Added network devices are configured.
         let added = ["cloud-init-hotplugd.service", "cloud-init-hotplugd.socket"];
         let later = ["cloud-final.service", added[0], added[1], "cloud-init.target"];
-        assert_eq!(started(Some(Later::Final), &[], true), later);
-        assert_eq!(started(Some(Later::Final), &[(hotplug::RULE, "")], false), later);
+        assert_eq!(started(Some(Stage::Final), &[], true), later);
+        assert_eq!(started(Some(Stage::Final), &[(hotplug::RULE, "")], false), later);
         assert_eq!(started(None, &[(hotplug::RULE, "")], false), later[1..]);
         assert_eq!(started(None, &[], true), [""; 0]);
         let none = |image: &[(&str, &str)]| assert_eq!(started(None, image, false), [""; 0]);
@@ -326,7 +371,7 @@ mod tests {
             // Its units have the same names.
             ("/usr/bin/cloud-init", ""),
         ] {
-            for first in [None, Some(Later::Final)] {
+            for first in [None, Some(Stage::Final)] {
                 assert_eq!(started(first, &[(path, &requires(text))], false), all, "{path}");
             }
         }

@@ -5,14 +5,14 @@
 use super::boot::Boot;
 use super::modules::Run;
 use super::outside::ThisMachine;
-use super::{Options, append_log, commit, later, recover, refresh};
+use super::{Options, append_log, commit, real_root, recover, refresh};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::document::json;
 use crate::instance::{Frequency, Instance, NetworkData};
 use crate::machine::Machine;
 use crate::module::{self, Role};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Command, Root};
 use crate::source;
 use crate::system::{Outside, hotplug};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
     let instance = options.instance(root)?;
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, &options, &outside);
-    later::configure(root, &mut boot, &instance);
+    real_root::configure(root, &mut boot, &instance);
     let (config, report) = boot.config_and_report();
     Some(hotplug::source(root, config, &instance, report).is_some())
 }
@@ -49,7 +49,7 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
         let (mut stored, renderer) = refresh::store(root, boot, found)?;
         if renderer.is_some_and(|renderer| renderer.reload.is_empty()) {
             // ifupdown has no program that reloads its files: devices are brought up one by one.
-            root.run(Command::new(Stage::Init, ["ifup", name]))?;
+            root.run(Command::new(["ifup", name]))?;
         }
         let (times, wait) = LATE_ADDRESSES;
         let late = root.is_live() && source::named(&stored.source).is_some_and(|source| source.late_addresses);
@@ -95,7 +95,7 @@ fn run(
     };
     let mut boot = Boot::new(root, machine, &options, outside);
     boot.report.absorb(recovered);
-    later::configure(root, &mut boot, &instance);
+    real_root::configure(root, &mut boot, &instance);
     let done = work(root, &mut boot, &instance);
     boot.report.keep(done);
     commit(root, &mut boot.report);

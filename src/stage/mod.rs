@@ -1,20 +1,16 @@
-//! The stages: the local stage in the initramfs (find the datasource, provision the new root), the later
-//! stages in the real root, and the hand-over between them.
+//! What runs when: the local stage in the initramfs (find the datasource, provision the new root), the stages
+//! of the real root, and the hand-over between them.
 
-mod again;
-pub mod apply;
 pub mod boot;
 pub mod config;
 mod credentials;
-mod demand;
 mod diff;
 mod feedback;
-pub mod find;
 pub mod first_process;
 pub mod handover;
 pub mod hotplug;
 pub mod image;
-pub mod later;
+pub mod local;
 pub mod modules;
 mod mount_root;
 pub mod network;
@@ -25,10 +21,16 @@ mod password;
 mod paths;
 pub mod plan;
 pub mod provision;
+mod real_root;
 pub mod refresh;
 mod reporting;
+mod rerun;
+mod schedule;
+pub mod search;
 pub mod single;
 pub mod web;
+
+pub use real_root::{background, run};
 
 use crate::base::clock;
 use crate::base::deadline::Deadline;
@@ -41,7 +43,7 @@ use crate::document::{Map, Value};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Use};
+use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Stage, Use};
 use crate::source::none;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 use std::os::unix::net::UnixDatagram;
@@ -124,15 +126,13 @@ pub fn fails_loudly(machine: &Machine) -> bool {
 
 /// The line that begins a stage, in cloud-init's words: programs that watch the console or the log look for
 /// it.
-fn welcome(action: &str) -> String {
+fn welcome(stage: Stage) -> String {
+    let action = stage.action();
     let (version, uptime) = (env!("CARGO_PKG_VERSION"), status::uptime());
     format!("Cloud-init v. {version} running '{action}' at {}. Up {uptime:.2} seconds.", clock::now())
 }
 
-/// The local stage's description in the events that it logs and reports.
-const PROVISIONING: &str = "provisioning the root";
-
-/// Makes status.json readable in /run if the disk could not be written.
+/// Makes status.json readable in /run where the disk could not be written.
 fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
     if report.keep(status.rescue(root)) == Some(true) {
         commit(root, report);

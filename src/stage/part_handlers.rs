@@ -10,7 +10,7 @@ use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json};
 use crate::instance::{Frequency, Instance, state};
-use crate::root::{Attr, Command, Root, Stage};
+use crate::root::{Attr, Command, Root};
 use crate::userdata::config::Consumed;
 use crate::userdata::kind::Kind;
 use crate::userdata::{Part, PartHandlers, UserData, mime};
@@ -92,7 +92,7 @@ fn call(root: &mut Root, image: &Image, instance: &Instance, sources: &[(&str, &
         ("handlers", own.into()),
         ("sources", described.into()),
     ]);
-    let command = Command::new(Stage::Init, [PYTHON, "-c", DRIVER]).stdin(json::to_string(&job));
+    let command = Command::new([PYTHON, "-c", DRIVER]).stdin(json::to_string(&job));
     let output = root.output(command)?;
     if output.status != 0 {
         return Err(Error::new(format!("part-handlers: {PYTHON} ended with exit status {}", output.status)));

@@ -67,7 +67,7 @@ mod tests {
     use crate::document::yaml;
     use crate::machine::Machine;
     use crate::root::Use;
-    use crate::root::run_dir::{Applied, Record};
+    use crate::root::run_dir::{LocalResult, LocalStage, Origin, Record};
     use crate::stage::Options;
     use crate::system::Nothing;
     use std::io::{Read, Write};
@@ -79,8 +79,9 @@ mod tests {
         let asked = |source: &str, subplatform: &str, config: &str, read: bool| {
             let dir = TempDir::new("password-server");
             let (mut root, machine) = (Root::open(&dir.0, Use::Tree).unwrap(), Machine::default());
-            let applied = Applied { start: 0.0, finished: 0.0, provisioned: true, read, later: false, again: !read };
-            applied.write(&mut root).unwrap();
+            let origin = if read { Origin::New } else { Origin::Kept };
+            let result = LocalResult::Provisioned(origin, ());
+            LocalStage { start: 0.0, finished: 0.0, result }.write(&mut root).unwrap();
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             boot.config = Some(yaml::parse("t", config).unwrap().into());
             let instance = Instance { source: source.into(), subplatform: subplatform.into(), ..Instance::default() };

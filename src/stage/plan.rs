@@ -1,8 +1,8 @@
 //! `prepivot plan`: does the work of `apply` without changing anything, and prints the changes.
 
 use super::Options;
-use super::apply;
 use super::boot::Boot;
+use super::local;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
 use super::provision;
@@ -35,14 +35,16 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
-    let instance = apply::seeded(&mut root, &mut boot, seed)?;
+    let instance = local::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
     let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
+    root.enter(Stage::Network);
     provision::later_files(&mut root, &instance, &mut boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
-    for stage in Stage::ALL {
+    for stage in Stage::WITH_MODULES {
+        root.enter(stage);
         let mut run = Run::new(&mut root, &mut boot, &instance);
-        run.stage(stage, Half::Live);
+        run.stage(stage, Half::Running);
         if stage == Stage::Final {
             run.background();
         }
@@ -272,9 +274,9 @@ mod tests {
 
     #[test]
     fn secrets_of_a_command_are_masked() {
-        let registered =
-            Command::new(Stage::Config, ["register", "--key=geheim"]).env("KEY", "geheim").stdin("geheim\n");
-        let shown = json::to_string(&command(&registered.secret("geheim")));
+        let registered = Command::new(["register", "--key=geheim"]).env("KEY", "geheim").stdin("geheim\n");
+        let registered = Command { when: Stage::Config, ..registered.secret("geheim") };
+        let shown = json::to_string(&command(&registered));
         assert_eq!(
             shown,
             r#"{"change":"run","argv":["register","--key=********"],"stdin":"********\n","env":{"KEY":"********"},"when":"config"}"#

@@ -3,7 +3,7 @@
 
 use super::boot::Boot;
 use super::modules::{self, Half, Run};
-use super::{again, config, network, part_handlers, refresh};
+use super::{config, network, part_handlers, refresh, rerun};
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Bytes, Value};
@@ -60,7 +60,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
         Run::new(root, boot, instance).hostname();
     } else {
         modules(root, boot, instance);
-        Run::new(root, boot, instance).leave_early();
+        Run::new(root, boot, instance).leave_before_services();
     }
     complete
 }
@@ -93,11 +93,11 @@ fn forget_mounts(root: &mut Root) -> Result<()> {
 /// Runs the file half of every stage's modules. If the user's commands run later, the paths that each depends
 /// on are recorded.
 pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
-    let noted = (root.has_run() && again::has_early_commands(root, boot, instance)).then(Vec::new);
+    let noted = (root.has_run() && rerun::has_early_commands(root, boot, instance)).then(Vec::new);
     let mut run = Run::new(root, boot, instance).noting(noted);
-    Stage::ALL.into_iter().for_each(|stage| run.stage(stage, Half::Provision));
+    Stage::WITH_MODULES.into_iter().for_each(|stage| run.stage(stage, Half::BeforePivot));
     if let Some(halves) = run.into_noted() {
-        boot.report.keep(again::note(root, instance, halves));
+        boot.report.keep(rerun::note(root, instance, halves));
     }
 }
 
@@ -115,7 +115,7 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
         }
     };
     stale_files.iter().for_each(|path| keep(root.remove(path)));
-    for (path, content) in files_of(root, instance, Half::Provision) {
+    for (path, content) in files_of(root, instance, Half::BeforePivot) {
         // ifupdown's own file is world-readable.
         let mode = if path.starts_with("/etc/network/interfaces") { 0o644 } else { 0o660 };
         keep(root.write(&path, content.clone(), Attr::root(mode)));
@@ -132,12 +132,12 @@ fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
 fn files_of<'a>(root: &Root, instance: &'a Instance, half: Half) -> Vec<(String, &'a Bytes)> {
     // nova allows paths without a leading slash.
     let files = instance.files.iter().map(|(path, content)| (format!("/{}", path.trim_start_matches('/')), content));
-    files.filter(|(path, _)| root.is_of_running_system(path) == (half == Half::Live)).collect()
+    files.filter(|(path, _)| root.is_of_running_system(path) == (half == Half::Running)).collect()
 }
 
 /// Whether [`later_files`] has work.
 pub fn has_later_files(root: &Root, instance: &Instance) -> bool {
-    !files_of(root, instance, Half::Live).is_empty()
+    !files_of(root, instance, Half::Running).is_empty()
         && !state::is_done(root, instance, LATER_FILES_DONE, Frequency::Instance)
 }
 
@@ -146,7 +146,7 @@ pub fn later_files(root: &mut Root, instance: &Instance, report: &mut Report) {
     if !has_later_files(root, instance) {
         return;
     }
-    for (path, content) in files_of(root, instance, Half::Live) {
+    for (path, content) in files_of(root, instance, Half::Running) {
         if let Err(e) = root.write(&path, content.clone(), Attr::root(0o660)) {
             report.warn(format_args!("the datasource's files: {e}"));
         }
@@ -156,9 +156,9 @@ pub fn later_files(root: &mut Root, instance: &Instance, report: &mut Report) {
 
 /// Runs the instance's boothooks: on every boot, before any module of the real root.
 pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
-    let folder = again::boothooks_of(instance);
+    let folder = rerun::boothooks_of(instance);
     for name in root.list(&folder) {
-        let command = Command::new(Stage::Init, [format!("{folder}/{name}")]);
+        let command = Command::new([format!("{folder}/{name}")]);
         if let Err(e) = root.run(command.env("INSTANCE_ID", instance.instance_id.as_str())) {
             boot.report.error(format_args!("boothook {name} failed: {e}"));
         }

@@ -2,8 +2,8 @@
 //! datasource is read on each boot.
 
 use super::boot::Boot;
-use super::find;
 use super::image::Image;
+use super::search;
 use super::{modules, network};
 use crate::base::deadline::Deadline;
 use crate::base::error::Result;
@@ -13,8 +13,8 @@ use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::network::render::{RENDERERS, Renderer};
-use crate::root::run_dir::{Applied, Record};
-use crate::root::{Command, Root, Stage};
+use crate::root::run_dir::{LocalStage, Origin};
+use crate::root::{Command, Root};
 use crate::source::{self, Search, Source, Update, candidates, choose};
 use std::time::Duration;
 
@@ -89,7 +89,9 @@ fn is_allowed(boot: &Boot, instance: &Instance) -> bool {
 
 /// Whether the local stage of this boot took this machine's instance from the cache.
 pub fn is_later_boot(root: &Root) -> bool {
-    Applied::read(root).is_some_and(|applied| applied.provisioned && !applied.read)
+    LocalStage::result(root)
+        .and_then(|result| result.origin())
+        .is_some_and(|origin| matches!(origin, Origin::Kept | Origin::Resumed))
 }
 
 /// Whether `updates: {network: {when: […]}}` has the event `boot`, or, if that is not set, the source has it
@@ -132,8 +134,8 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration)
         found = source::find_local(&mut search, std::slice::from_ref(&instance.source)).map(|found| Ok(found.instance));
     }
     if found.is_none() {
-        let (jobs, _) = find::jobs(&mut search, &choose::services(&report, &facts));
-        found = (!jobs.is_empty()).then(|| find::ask(&mut search, jobs).map(|found| found.instance));
+        let (jobs, _) = search::jobs(&mut search, &choose::services(&report, &facts));
+        found = (!jobs.is_empty()).then(|| search::ask(&mut search, jobs).map(|found| found.instance));
     }
     let report = search.take_report();
     boot.absorb(report);
@@ -177,7 +179,7 @@ pub fn reload(root: &mut Root, renderer: &Renderer) -> Result<()> {
         return Ok(());
     }
     log::info!("the network configuration changed: {} reads it again", renderer.title);
-    root.run(Command::new(Stage::Init, renderer.reload.iter().copied()))
+    root.run(Command::new(renderer.reload.iter().copied()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! The initramfs sends nothing: the network stage reports the local stage too. Each stage sends its events
 //! when it ends.
 
-use super::PROVISIONING;
 use super::boot::Boot;
 use crate::base::clock;
 use crate::base::deadline::Deadline;
@@ -16,8 +15,8 @@ use crate::document::{Map, Value, json};
 use crate::instance::status;
 use crate::link::http::oauth::OAuth;
 use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
-use crate::root::Root;
-use crate::root::run_dir::{Applied, Record};
+use crate::root::run_dir::{LocalStage, Record};
+use crate::root::{Root, Stage};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
@@ -101,7 +100,7 @@ pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Op
     if webhooks.is_empty() || !root.is_live() {
         return;
     }
-    let local = local_failed.map(|failed| local_stage(Applied::read(root), failed)).unwrap_or_default();
+    let local = local_failed.map(|failed| local_stage(LocalStage::read(root), failed)).unwrap_or_default();
     let mut events: Vec<Event> = local.into_iter().chain(messages.iter().filter_map(Event::of)).collect();
     measure(&mut events);
     let deadline = Deadline::after(TOTAL);
@@ -129,22 +128,23 @@ fn measure(events: &mut [Event]) {
 }
 
 /// The events of the local stage, which may have run in the initramfs.
-fn local_stage(applied: Option<Applied>, failed: bool) -> Vec<Event> {
-    let Some(applied) = applied else { return Vec::new() };
+fn local_stage(stage: Option<LocalStage>, failed: bool) -> Vec<Event> {
+    let Some(stage) = stage else { return Vec::new() };
     let (now, uptime) = (SystemTime::now(), status::uptime());
     let at = |moment: f64| {
         let ago = Duration::try_from_secs_f64(uptime - moment).unwrap_or_default();
         now.checked_sub(ago).unwrap_or(now)
     };
+    let (name, description) = Stage::Local.event();
     let event = |result: Option<&str>, moment| Event {
-        name: status::LOCAL.into(),
-        description: PROVISIONING.into(),
+        name: name.into(),
+        description: description.into(),
         result: result.map(str::to_owned),
         time: at(moment),
         duration: 0.0,
     };
     let result = if failed { "FAIL" } else { "SUCCESS" };
-    vec![event(None, applied.start), event(Some(result), applied.finished)]
+    vec![event(None, stage.start), event(Some(result), stage.finished)]
 }
 
 /// Sends events to one webhook, in their order.
@@ -198,6 +198,7 @@ mod tests {
     use crate::link::Uplink;
     use crate::link::http::Findings;
     use crate::link::http::script::{Answer, Script};
+    use crate::root::run_dir::LocalResult;
     use std::sync::Arc;
     use std::time::UNIX_EPOCH;
 
@@ -226,8 +227,8 @@ mod tests {
         events.iter_mut().zip([0, 1, 3, 7, 9]).for_each(|(event, at)| event.time += Duration::from_millis(at));
         measure(&mut events);
         assert_eq!(events.iter().map(|e| (e.duration * 1e3).round()).collect::<Vec<_>>(), [0.0, 0.0, 2.0, 7.0, 0.0]);
-        let applied = Applied { start: 1.0, finished: 2.0, provisioned: true, read: true, later: false, again: false };
-        let local = local_stage(Some(applied), true);
+        let stage = LocalStage { start: 1.0, finished: 2.0, result: LocalResult::Nothing };
+        let local = local_stage(Some(stage), true);
         assert_eq!((local[0].result.as_deref(), local[1].result.as_deref()), (None, Some("FAIL")));
         assert!(local[0].time < local[1].time && local_stage(None, false).is_empty());
     }

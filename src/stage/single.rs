@@ -3,7 +3,7 @@
 use super::boot::Boot;
 use super::modules::Run;
 use super::outside::ThisMachine;
-use super::{Options, append_log, commit, later};
+use super::{Options, append_log, commit, real_root};
 use crate::base::logging;
 use crate::instance::Frequency;
 use crate::machine::Machine;
@@ -29,7 +29,7 @@ pub fn run(
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, options, &outside);
     boot.report.absorb(recovered);
-    later::configure(root, &mut boot, &instance);
+    real_root::configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).single(module, frequency, arguments);
     commit(root, &mut boot.report);
     boot.log();

@@ -6,7 +6,7 @@ use crate::document::{Map, Value, wrong};
 use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
-use crate::root::{Root, Stage};
+use crate::root::Root;
 
 /// The context in which a module runs.
 pub struct Context<'a> {
@@ -17,8 +17,6 @@ pub struct Context<'a> {
     pub distro: &'a Distro,
     /// Arguments in the module's list entry (`[name, frequency, args…]`).
     pub args: &'a [String],
-    /// The current stage, for commands.
-    pub stage: Stage,
     pub outside: &'a dyn Outside,
     /// Whether this is the file half's second run in this boot, because the user's early commands changed
     /// something that it had read.
@@ -127,7 +125,7 @@ impl Outside for Nothing {
 }
 
 impl<'a> Context<'a> {
-    /// The context of a module without arguments, in the stage `init`, on an unknown machine ([`Nothing`]).
+    /// The context of a module without arguments, on an unknown machine ([`Nothing`]).
     pub fn new(
         root: &'a mut Root,
         config: &'a Value,
@@ -142,7 +140,6 @@ impl<'a> Context<'a> {
             distro,
             report,
             args: &[],
-            stage: Stage::Init,
             outside: &Nothing,
             again: false,
             retried: false,

@@ -137,7 +137,7 @@ pub fn write_system(cx: &mut Context, name: &str) -> Result<()> {
 /// The kernel refuses.
 pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
     if !cx.root.is_live() {
-        return cx.root.run(Command::new(cx.stage, ["hostname", name]));
+        return cx.root.run(Command::new(["hostname", name]));
     }
     if rustix::system::uname().nodename().to_bytes() == name.as_bytes() {
         return Ok(());

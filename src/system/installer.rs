@@ -24,7 +24,7 @@ pub fn run(cx: &mut Context, name: &str, url: &str, tries: u32, arguments: &[Str
     cx.root.mkdir(&folder, Attr::root(0o700))?;
     cx.root.write(&path, script, Attr::root(0o700))?;
     let argv = [path].into_iter().chain(arguments.iter().cloned());
-    let result = cx.root.run(Command::new(cx.stage, argv));
+    let result = cx.root.run(Command::new(argv));
     cx.root.remove(&folder)?;
     result
 }

@@ -131,13 +131,13 @@ pub fn upgrade(cx: &mut Context) -> Result<()> {
 
 /// Refreshes the snaps, unless the system holds them forever.
 fn refresh_snaps(cx: &mut Context) -> Result<()> {
-    let settings = cx.root.output(Command::new(cx.stage, ["snap", "get", "system", "-d"]));
+    let settings = cx.root.output(Command::new(["snap", "get", "system", "-d"]));
     let held = settings.ok().and_then(|out| json::parse("snap get system -d", &out.stdout).ok());
     if held.as_ref().and_then(|s| s.at(&["refresh", "hold"])).and_then(Value::as_str) == Some("forever") {
         log::info!("snaps are not refreshed: refresh.hold is forever");
         return Ok(());
     }
-    cx.root.run(Command::new(cx.stage, ["snap", "refresh"]))
+    cx.root.run(Command::new(["snap", "refresh"]))
 }
 
 /// Installs packages by name; if the manager does not refresh its lists itself, after the first refresh.
@@ -186,7 +186,7 @@ fn install_known(
 fn install_snaps(cx: &mut Context, snaps: Vec<String>, failed: &mut Vec<String>) {
     for snap in snaps {
         let words = ["snap", "install"].into_iter().chain(snap.splitn(2, '='));
-        if let Err(e) = cx.root.run(Command::new(cx.stage, words)) {
+        if let Err(e) = cx.root.run(Command::new(words)) {
             failed.push(format!("{snap}: {e}"));
         }
     }
@@ -269,7 +269,7 @@ fn bare(name: &str) -> String {
 }
 
 fn known_to_apt(cx: &mut Context) -> Result<HashSet<String>> {
-    let output = cx.root.output(Command::new(cx.stage, ["apt-cache", "pkgnames"]))?;
+    let output = cx.root.output(Command::new(["apt-cache", "pkgnames"]))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
@@ -289,7 +289,7 @@ fn run(cx: &mut Context, manager: &Manager, arguments: &[&str], names: &[String]
         argv.extend(arguments.iter().map(|a| (*a).to_owned()));
     }
     argv.extend(names.iter().cloned());
-    let mut command = Command::new(cx.stage, argv);
+    let mut command = Command::new(argv);
     if manager.name != "apt" {
         return cx.root.run(command);
     }

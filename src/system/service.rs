@@ -73,7 +73,7 @@ pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
         };
         vec!["service", service, verb]
     };
-    cx.root.run(Command::new(cx.stage, argv))
+    cx.root.run(Command::new(argv))
 }
 
 /// The longest that a stage waits for the network. Then the work that needs it fails and is reported.
@@ -96,13 +96,13 @@ pub fn wait_for_network(cx: &mut Context) {
     if !cx.root.runs_commands() || !by_systemd || cx.root.exists(run_dir::NETWORK_AWAITED) {
         return;
     }
-    let units: Vec<&str> = match cx.stage {
-        Stage::Init => {
+    let units: Vec<&str> = match cx.root.current_stage() {
+        Stage::Local | Stage::Network => {
             let mut of_active = Vec::new();
             for (manager, waits) in WAITS {
                 let is_masked =
                     cx.root.read_link(&format!("/etc/systemd/system/{waits}")).as_deref() == Some("/dev/null");
-                let is_active = Command::new(cx.stage, ["systemctl", "is-active", "--quiet", manager]);
+                let is_active = Command::new(["systemctl", "is-active", "--quiet", manager]);
                 if !is_masked && cx.root.run(is_active).is_ok() {
                     of_active.push(waits);
                 }
@@ -113,7 +113,7 @@ pub fn wait_for_network(cx: &mut Context) {
     };
     if !units.is_empty() {
         let argv = ["systemctl", "start"].into_iter().chain(units);
-        if let Err(e) = cx.root.run(Command::new(cx.stage, argv).limit(NETWORK)) {
+        if let Err(e) = cx.root.run(Command::new(argv).limit(NETWORK)) {
             cx.report.warn(format_args!("the network may not be up: {e}"));
         }
     }
@@ -128,7 +128,7 @@ pub fn wait_for_network(cx: &mut Context) {
 /// There is no response, or none that is a success.
 pub fn send(cx: &mut Context, request: &Request, tries: u32) -> Result<Option<Vec<u8>>> {
     if cx.root.is_plan() {
-        cx.root.plan_request(cx.stage, request.method, &request.url);
+        cx.root.plan_request(request.method, &request.url);
         return Ok(None);
     }
     wait_for_network(cx);
@@ -154,7 +154,7 @@ pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
     } else {
         vec!["service", service, verb]
     };
-    cx.root.run(Command::new(cx.stage, argv).limit(SERVICE))
+    cx.root.run(Command::new(argv).limit(SERVICE))
 }
 
 #[cfg(test)]
@@ -193,8 +193,8 @@ mod tests {
                 }
                 Ok(Output { status, stdout: Vec::new(), stderr: Vec::new() })
             }));
-            let context = Context::new(&mut root, &config, &instance, &distro, &mut report);
-            wait_for_network(&mut Context { stage: Stage::Init, ..context });
+            root.enter(Stage::Network);
+            wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
             assert!(report.is_empty());
             root.remove(run_dir::NETWORK_AWAITED).unwrap();
             seen.take()
@@ -216,6 +216,7 @@ mod tests {
         // Each stage is a process of its own.
         for stage in [Stage::Config, Stage::Final] {
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            root.enter(stage);
             let seen = waits.clone();
             root.play(Box::new(move |_, command| {
                 assert_eq!(command.argv, ["systemctl", "start", "network-online.target"]);
@@ -225,10 +226,7 @@ mod tests {
             let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
             let mut report = Report::new();
             for _ in 0..2 {
-                wait_for_network(&mut Context {
-                    stage,
-                    ..Context::new(&mut root, &config, &instance, &distro, &mut report)
-                });
+                wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
             }
             warnings += report.entries().len();
             assert_eq!(root.commit(), []);

@@ -20,5 +20,5 @@ pub fn wait_seeded(cx: &mut Context) -> Result<()> {
     if cx.root.which("snap").is_none() {
         return Ok(());
     }
-    cx.root.run(Command::new(cx.stage, ["snap", "wait", "system", "seed.loaded"]))
+    cx.root.run(Command::new(["snap", "wait", "system", "seed.loaded"]))
 }

@@ -7,7 +7,7 @@ use prepivot::document::yaml;
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module;
-use prepivot::root::{Root, Stage, Use};
+use prepivot::root::{Root, Use};
 use prepivot::system::Context;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -29,9 +29,8 @@ fn provisioned(name: &str, config: &str) -> TempDir {
     std::fs::write(dir.0.join("var/lib/dpkg/status"), status).expect("written");
     let mut root = Root::open(&dir.0, Use::Tree).expect("a root");
     let mut report = Report::new();
-    let half = module::find("apt_configure").and_then(|m| m.provision).expect("the module");
+    let half = module::find("apt_configure").and_then(|m| m.before_pivot).expect("the module");
     let result = half(&mut Context {
-        stage: Stage::Config,
         ..Context::new(
             &mut root,
             &yaml::parse("cloud-config", config).expect("YAML"),

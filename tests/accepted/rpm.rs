@@ -7,7 +7,7 @@ use prepivot::document::yaml;
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module;
-use prepivot::root::{Root, Stage, Use};
+use prepivot::root::{Root, Use};
 use prepivot::system::Context;
 use std::path::Path;
 use std::process::Command;
@@ -21,13 +21,10 @@ fn provisioned(name: &str, distro: &str, config: &str) -> TempDir {
     std::fs::write(dir.0.join("etc/zypp/zypp.conf"), "[main]\n## download.use_deltarpm = true\n").expect("written");
     let mut root = Root::open(&dir.0, Use::Tree).expect("a root");
     let mut report = Report::new();
-    let half = module::find(name).and_then(|m| m.provision).expect("the module");
+    let half = module::find(name).and_then(|m| m.before_pivot).expect("the module");
     let config = yaml::parse("cloud-config", config).expect("YAML");
     let (instance, distro) = (Instance::default(), Distro::named(distro));
-    let result = half(&mut Context {
-        stage: Stage::Config,
-        ..Context::new(&mut root, &config, &instance, &distro, &mut report)
-    });
+    let result = half(&mut Context { ..Context::new(&mut root, &config, &instance, &distro, &mut report) });
     assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), &[][..]));
     assert_eq!(root.commit(), []);
     dir

@@ -19,7 +19,7 @@ fn clean_makes_a_tree_forget() {
         "etc/network/interfaces.d/mine.cfg",
         "etc/ssh/sshd_config.d/50-cloud-init.conf",
         "usr/lib/systemd/systemd",
-        "run/prepivot/applied.json",
+        "run/prepivot/local-stage.json",
         "etc/.prepivot-state/instances/i-1/datasource.json",
         "etc/.prepivot-state/data/instance-id",
     ] {
@@ -39,7 +39,7 @@ fn clean_makes_a_tree_forget() {
     assert_eq!(first.code, 0, "{}", first.err);
     assert!(first.err.contains("not run in another root: /etc/cloud/clean.d/10-x"), "{}", first.err);
     assert_eq!(fs::read_dir(dir.0.join("var/lib/cloud")).unwrap().count(), 1);
-    assert!(exists("var/lib/cloud/seed/nocloud/meta-data") && !exists("run/prepivot/applied.json"));
+    assert!(exists("var/lib/cloud/seed/nocloud/meta-data") && !exists("run/prepivot/local-stage.json"));
     assert!(!exists("etc/.prepivot-state"));
     assert!(exists("var/log/cloud-init.log") && exists("etc/ssh/sshd_config.d/50-cloud-init.conf"));
     assert_eq!(fs::read_to_string(dir.0.join("etc/machine-id")).unwrap().len(), 33);

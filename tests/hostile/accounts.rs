@@ -245,10 +245,10 @@ fn hostile_values_make_no_lines() {
         let mut root = start(&dir);
         for name in ["users_groups", "ssh", "set_passwords", "ssh_authkey_fingerprints", "keys_to_console"] {
             let module = find(name).unwrap();
-            for half in [module.provision, module.live].into_iter().flatten() {
+            for half in [module.before_pivot, module.running].into_iter().flatten() {
                 let mut report = Report::new();
-                let mut context =
-                    Context { stage: module.stage, ..Context::new(&mut root, &config, &instance, distro, &mut report) };
+                root.enter(module.stage);
+                let mut context = Context::new(&mut root, &config, &instance, distro, &mut report);
                 if let Err(e) = half(&mut context) {
                     assert!(!e.to_string().contains(char::is_control), "round {round}: {e}");
                 }

@@ -168,13 +168,11 @@ fn run(
         if !reads || matches!(module.name, "ssh" | "users_groups" | "set_passwords") {
             continue;
         }
-        for half in [module.provision, module.live].into_iter().flatten() {
+        for half in [module.before_pivot, module.running].into_iter().flatten() {
             let mut report = Report::new();
-            let mut cx = Context {
-                stage: module.stage,
-                outside: &OneDisk,
-                ..Context::new(&mut root, config, instance, distro, &mut report)
-            };
+            root.enter(module.stage);
+            let mut cx =
+                Context { outside: &OneDisk, ..Context::new(&mut root, config, instance, distro, &mut report) };
             let _ = half(&mut cx);
         }
     }

@@ -174,31 +174,31 @@ const LIMITS: &[(&str, &str, &str, &str)] = &[
     (
         "prepivot-datasources.7",
         "no service to ask | 1.5 s",
-        "stage/find.rs",
+        "stage/search.rs",
         "UNCERTAIN: Duration = Duration::from_millis(1500)",
     ),
     (
         "prepivot-datasources.7",
         "before a service is asked | 30 s",
-        "stage/find.rs",
+        "stage/search.rs",
         "COLDPLUG: Duration = Duration::from_secs(30)",
     ),
     (
         "prepivot-datasources.7",
         "that found nothing | 10 s",
-        "stage/find.rs",
-        "AGAIN: Duration = Duration::from_secs(10)",
+        "stage/search.rs",
+        "REREAD: Duration = Duration::from_secs(10)",
     ),
     (
         "prepivot-datasources.7",
         "did not answer in the initramfs, in the real root's network stage | 30 s",
-        "stage/find.rs",
+        "stage/search.rs",
         "SERVED: Duration = Duration::from_secs(30)",
     ),
     (
         "prepivot-datasources.7",
         "the instance of the last boot can stay | 10 s",
-        "stage/find.rs",
+        "stage/search.rs",
         "KNOWN: Duration = Duration::from_secs(10)",
     ),
     (

@@ -131,9 +131,8 @@ fn names(which: impl Fn(&Module) -> bool) -> String {
 }
 
 fn modules_by_stage() -> String {
-    let stages = [Stage::Init, Stage::Config, Stage::Final]
-        .into_iter()
-        .map(|stage| vec![stage.name().to_owned(), names(|m| m.stage == stage)]);
+    let stages =
+        Stage::WITH_MODULES.into_iter().map(|stage| vec![stage.name().to_owned(), names(|m| m.stage == stage)]);
     table(&["stage", "modules"], stages)
 }
 

@@ -116,10 +116,10 @@ fn table_lists_every_modules_halves() {
     for row in table(page.section("## MODULES")) {
         for name in names(&row[0]) {
             let module = MODULES.iter().find(|m| m.name == name).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(module.provision.is_some(), !row[1].is_empty(), "{name}: before the pivot");
+            assert_eq!(module.before_pivot.is_some(), !row[1].is_empty(), "{name}: before the pivot");
             // What a module only writes, another may run: that is in parentheses.
             let live = !row[2].is_empty() && !row[2].starts_with('(');
-            assert_eq!(module.live.is_some(), live, "{name}: in the real root");
+            assert_eq!(module.running.is_some(), live, "{name}: in the real root");
         }
     }
 }
@@ -223,7 +223,7 @@ fn every_datasource_of_cloud_init_is_read() {
 #[test]
 fn no_module_of_cloud_init_is_missing() {
     let missing: Vec<&str> =
-        MODULES.iter().filter(|m| m.provision.is_none() && m.live.is_none()).map(|m| m.name).collect();
+        MODULES.iter().filter(|m| m.before_pivot.is_none() && m.running.is_none()).map(|m| m.name).collect();
     assert_eq!(missing, [""; 0]);
 }
 

@@ -4,12 +4,9 @@ use super::events::Event;
 use crate::base::clock;
 use crate::cli::units;
 use crate::instance::status;
-use crate::root::{Root, Use};
+use crate::root::{Root, Stage, Use};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// The local stage's unit.
-const LOCAL: &str = "cloud-init-local.service";
 
 /// Times in seconds since 1970.
 struct Times {
@@ -23,7 +20,7 @@ struct Times {
 
 /// The times of this boot as text, and whether all of them are known.
 pub fn report(events: &[Event]) -> (String, bool) {
-    let local = events.iter().rev().find(|e| e.result.is_none() && e.name == status::LOCAL);
+    let local = events.iter().rev().find(|e| e.result.is_none() && e.name == Stage::Local.event().0);
     let is_container = Path::new("/run/systemd/container").exists();
     match times(is_container, local) {
         Some(times) => (description(&times, local, is_container), local.is_some()),
@@ -37,7 +34,7 @@ fn times(is_container: bool, local: Option<&Event>) -> Option<Times> {
     }
     let mut root = Root::open(Path::new("/"), Use::Tree).ok()?;
     let system = units::moment(&mut root, None, "UserspaceTimestampMonotonic")?;
-    let stage = units::moment(&mut root, Some(LOCAL), "InactiveExitTimestampMonotonic");
+    let stage = units::moment(&mut root, Some(Stage::Local.unit()), "InactiveExitTimestampMonotonic");
     let zero = clock::since_1970(SystemTime::now()).as_secs_f64() - status::uptime();
     let stage = stage.map(|stage| zero + stage).or_else(|| Some(local?.time).filter(|time| *time >= zero))?;
     // A container has its host's uptime.

@@ -1,7 +1,7 @@
 //! Groups events into boots, each from the first stage to the next boot's.
 
 use super::events::Event;
-use crate::instance::status;
+use crate::root::Stage;
 
 const EXPLAINED: &str = "The total time elapsed since completing an event is printed after the \"@\" character.\n\
                          The time the event takes is printed after the \"+\" character.\n\n";
@@ -44,7 +44,7 @@ fn boots(events: &[Event], format: &str) -> Vec<Vec<String>> {
             }
             continue;
         }
-        if !lines.is_empty() && event.name == status::LOCAL {
+        if !lines.is_empty() && event.name == Stage::Local.event().0 {
             end(&mut lines, total);
             boots.push(std::mem::take(&mut lines));
             (first, total) = (None, 0.0);

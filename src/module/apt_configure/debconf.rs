@@ -27,7 +27,7 @@ pub fn select(cx: &mut Context, selections: &Value) -> Result<()> {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    let command = Command::new(cx.stage, ["debconf-set-selections"]).stdin(text.as_str());
+    let command = Command::new(["debconf-set-selections"]).stdin(text.as_str());
     cx.root.run(text.lines().filter(|l| !l.is_empty()).fold(command, Command::secret))?;
     let owner = |line: &str| line.split(|c: char| c == ':' || c.is_whitespace()).next().unwrap_or_default().to_owned();
     let owners: BTreeSet<String> = text.lines().filter(|l| !l.starts_with('#')).map(owner).collect();
@@ -46,5 +46,5 @@ pub fn select(cx: &mut Context, selections: &Value) -> Result<()> {
     for name in cx.root.list(CLOUD_CFG_D).into_iter().filter(|n| n.contains("dpkg") && !n.starts_with('.')) {
         cx.root.remove(&format!("{CLOUD_CFG_D}/{name}"))?;
     }
-    cx.root.run(Command::new(cx.stage, ["dpkg-reconfigure", "--frontend=noninteractive", "cloud-init"]))
+    cx.root.run(Command::new(["dpkg-reconfigure", "--frontend=noninteractive", "cloud-init"]))
 }

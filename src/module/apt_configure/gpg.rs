@@ -20,8 +20,8 @@ impl Ring {
         format!("{}/gnupg", run_dir::DIR)
     }
 
-    fn command(cx: &Context, words: &[&str]) -> Command {
-        Command::new(cx.stage, words.iter().copied()).env("GNUPGHOME", Ring::home())
+    fn command(words: &[&str]) -> Command {
+        Command::new(words.iter().copied()).env("GNUPGHOME", Ring::home())
     }
 
     /// The key with this fingerprint, as text. None if the commands are only recorded.
@@ -37,7 +37,7 @@ impl Ring {
             self.is_open = true;
         }
         let export = |cx: &mut Context| {
-            let output = cx.root.output(Ring::command(cx, &["gpg", "--export", "--armour", id]))?;
+            let output = cx.root.output(Ring::command(&["gpg", "--export", "--armour", id]))?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             Ok::<_, Error>(Some(text).filter(|t| output.status == 0 && !t.is_empty()))
         };
@@ -50,7 +50,7 @@ impl Ring {
             if attempt > 0 && cx.root.is_live() {
                 std::thread::sleep(PAUSE);
             }
-            received = cx.root.run(Ring::command(cx, &["gpg", "--no-tty", &from, "--recv-keys", id]));
+            received = cx.root.run(Ring::command(&["gpg", "--no-tty", &from, "--recv-keys", id]));
             if received.is_ok() {
                 break;
             }
@@ -59,7 +59,7 @@ impl Ring {
             Ok(()) => export(cx)?,
             Err(_) => None,
         };
-        if let Err(e) = cx.root.run(Ring::command(cx, &["gpg", "--batch", "--yes", "--delete-keys", id])) {
+        if let Err(e) = cx.root.run(Ring::command(&["gpg", "--batch", "--yes", "--delete-keys", id])) {
             log::info!("the key {id} stays in the temporary keyring: {e}");
         }
         let failed =
@@ -77,7 +77,7 @@ impl Ring {
             return;
         }
         let ended = match cx.root.which("gpgconf") {
-            Some(_) => cx.root.run(Ring::command(cx, &["gpgconf", "--kill", "all"])),
+            Some(_) => cx.root.run(Ring::command(&["gpgconf", "--kill", "all"])),
             None => Ok(()),
         };
         if let Err(e) = ended.and_then(|()| cx.root.remove(&Ring::home())) {

@@ -79,8 +79,8 @@ pub static MODULE: Module = Module {
     stage: Stage::Config,
     frequency: Frequency::Instance,
     distros: &["ubuntu", "debian", "raspberry-pi-os"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(idle),
     ..Module::NEW
 };
@@ -142,8 +142,8 @@ impl Apt {
     }
 }
 
-/// The work that needs no network and no program.
-fn provision(cx: &mut Context) -> Result<()> {
+/// What needs no network and no program.
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(apt) = Apt::of(cx)? else { return Ok(()) };
     let mut problems = Vec::new();
     problems.extend(configuration(cx, &apt).err());
@@ -151,7 +151,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     all_or_error(problems.iter().map(Error::to_string).collect())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(apt) = Apt::of(cx)? else { return Ok(()) };
     let mut problems = Vec::new();
     if let Some(selections) = apt.section.get("debconf_selections").filter(|v| !v.is_null()) {

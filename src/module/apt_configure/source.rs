@@ -161,7 +161,7 @@ impl Source {
         let Some(source) = &self.source else { return Ok(()) };
         let source = template::render("source", source, &Value::Map(values))?;
         if self.is_repository {
-            return cx.root.run(Command::new(cx.stage, ["add-apt-repository", "--no-update", &source]));
+            return cx.root.run(Command::new(["add-apt-repository", "--no-update", &source]));
         }
         let path = self.path();
         cx.root.edit_text(&path, Attr::root(0o644), |old| {

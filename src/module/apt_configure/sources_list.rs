@@ -137,7 +137,7 @@ pub fn rename_lists(cx: &mut Context, apt: &Apt, mirrors: &Mirrors) {
         let names = cx.root.list(LISTS).into_iter().filter_map(|n| Some(n.strip_prefix(&old)?.to_owned()));
         for rest in names.filter(|rest| rest.starts_with('_')).take(MAX_RENAMES).collect::<Vec<_>>() {
             let words = ["mv", "--", &format!("{LISTS}/{old}{rest}"), &format!("{LISTS}/{new}{rest}")];
-            if let Err(e) = cx.root.run(Command::new(cx.stage, words)) {
+            if let Err(e) = cx.root.run(Command::new(words)) {
                 cx.report.warn(format_args!("apt: a list of packages is not renamed: {e}"));
             }
         }

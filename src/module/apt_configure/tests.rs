@@ -18,7 +18,7 @@ fn debian() -> Fixture {
 }
 
 fn provisioned(fixture: &Fixture, config: &str) -> Left {
-    fixture.run(config, &[MODULE.provision])
+    fixture.run(config, &[MODULE.before_pivot])
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn network_sources_wait_in_the_documents_order() {
     let list = |name: &str| fixture.text(&format!("/etc/apt/sources.list.d/{name}"));
     assert_eq!(list("a.list"), "deb [signed-by=/etc/apt/cloud-init.gpg.d/a.gpg] http://a trixie main\n");
     assert_eq!((list("b.list").as_str(), list("e.sources").as_str()), ("", "Types: deb\nURIs: http://e\n"));
-    let left = fixture.run(&config, &[MODULE.live]);
+    let left = fixture.run(&config, &[MODULE.running]);
     assert_eq!(list("b.list"), "deb http://b trixie main\ndeb http://c c main\n");
     assert_eq!(left.errors, ["apt.sources.f: keyid: expected the fingerprint of a key, in hexadecimal"]);
     let commands: Vec<&str> = left.commands.iter().map(String::as_str).collect();
@@ -175,6 +175,6 @@ fn wrong_documents_are_errors_that_name_the_key() {
     ] {
         assert_eq!(provisioned(&fixture, config).errors, [error], "{config}");
     }
-    let left = fixture.run("apt: {debconf_selections: {a: [b]}}", &[MODULE.live]);
+    let left = fixture.run("apt: {debconf_selections: {a: [b]}}", &[MODULE.running]);
     assert_eq!(left.errors, ["apt.debconf_selections.a: expected a string, found a list"]);
 }

@@ -153,8 +153,8 @@ fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, i
             filled.replace("%(device)s", node)
         };
         return match cmd {
-            Value::String(line) => Ok(Command::new(cx.stage, ["sh".to_owned(), "-c".into(), fill(line)])),
-            list => Ok(Command::new(cx.stage, shell::words("cmd", list)?.iter().map(|w| fill(w)))),
+            Value::String(line) => Ok(Command::new(["sh".to_owned(), "-c".into(), fill(line)])),
+            list => Ok(Command::new(shell::words("cmd", list)?.iter().map(|w| fill(w)))),
         };
     }
     let kind = &wanted.filesystem;
@@ -184,5 +184,5 @@ fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, i
         Some(other) => return Err(wrong("extra_opts", "text or a list of words", other)),
     }
     argv.push(node.clone());
-    Ok(Command::new(cx.stage, argv))
+    Ok(Command::new(argv))
 }

@@ -103,7 +103,7 @@ fn make(
     let script: String = made.iter().map(line).collect();
     let label: &[&str] = if format == Format::Gpt { &["--label", "gpt"] } else { &[] };
     let argv = ["sfdisk"].iter().chain(label).copied().chain(["--force", disk.node.as_str()]);
-    let shown = Command::new(cx.stage, argv).stdin(script);
+    let shown = Command::new(argv).stdin(script);
     cx.root.write_device(&disk.node, &steps, true, shown)?;
     reread(cx, &disk.node).context(|| "the table is written, but the kernel does not read it")
 }
@@ -131,10 +131,10 @@ fn line(partition: &Partition) -> String {
 /// Erases the file systems of all partitions, then the table.
 fn remove(cx: &mut Context, places: &Places, disk: &Block) -> Result<()> {
     for partition in block::partitions(places, &disk.name) {
-        let wipe = Command::new(cx.stage, ["wipefs", "--all", &partition.node]);
+        let wipe = Command::new(["wipefs", "--all", &partition.node]);
         cx.root.run(wipe).context(|| format!("failed to erase what is on {}", partition.node))?;
     }
-    let shown = Command::new(cx.stage, ["wipefs", "--all", &disk.node]);
+    let shown = Command::new(["wipefs", "--all", &disk.node]);
     cx.root.write_device(&disk.node, &partitions::erase(disk.size), true, shown)?;
     reread(cx, &disk.node)
 }

@@ -15,7 +15,7 @@
 //! already, is of the type `replace_fs`, or is empty; auto: the same, but an existing one needs this label;
 //! none: the device itself. A device with another file system is kept, and reported, unless `overwrite` is true.
 //!
-//! It runs early, as growpart (there: when), unless one of its devices is missing then.
+//! It runs before services, as growpart (there: when), unless one of its devices is not there yet.
 //!
 //! ```yaml
 //! device_aliases: {data: /dev/vdb}
@@ -47,7 +47,7 @@
 mod filesystem;
 mod layout;
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::drive::block::{self, Block};
@@ -59,12 +59,11 @@ use crate::system::device_names::{self, alias};
 
 pub static MODULE: Module = Module {
     name: "disk_setup",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["disk_setup", "fs_setup"],
-    live: Some(live),
-    early: true,
-    is_ready: Some(is_ready),
+    running: Some(running),
+    before_services: BeforeServices::IfReady(is_ready),
     repeats: true,
     ..Module::NEW
 };
@@ -75,7 +74,7 @@ fn is_ready(cx: &mut Context) -> bool {
     settle(cx).is_ok() && device_names::to_set_up(cx, &places).iter().all(|path| block::at(&places, path).is_some())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(places) = cx.outside.places() else {
         log::info!("disk_setup: the machine's devices cannot be seen from here");
         return Ok(());
@@ -132,7 +131,7 @@ fn settle(cx: &mut Context) -> Result<()> {
     if cx.root.which("udevadm").is_none() {
         return Ok(());
     }
-    cx.root.run(Command::new(cx.stage, ["udevadm", "settle"]))
+    cx.root.run(Command::new(["udevadm", "settle"]))
 }
 
 /// Has the kernel read a disk's table again, and waits for the nodes of its partitions.
@@ -142,7 +141,7 @@ fn reread(cx: &mut Context, disk: &str) -> Result<()> {
         Some(_) => vec!["partprobe", disk],
         None => vec!["blockdev", "--rereadpt", disk],
     };
-    cx.root.run(Command::new(cx.stage, argv))?;
+    cx.root.run(Command::new(argv))?;
     cx.outside.devices_changed();
     settle(cx)
 }

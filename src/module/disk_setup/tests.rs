@@ -3,7 +3,7 @@ use crate::module::fake_disks::{Done, MIB, Machine};
 use std::os::unix::fs::FileExt;
 
 fn run(machine: &Machine, config: &str) -> Done {
-    machine.run(config, live)
+    machine.run(config, running)
 }
 
 #[test]

@@ -66,10 +66,10 @@ fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, d
         }
     };
     super::grow(cx, places, below, depth + 1)?;
-    cx.root.run(Command::new(cx.stage, ["pvresize", &below.node]))?;
+    cx.root.run(Command::new(["pvresize", &below.node]))?;
     let gained = free_extents(cx, volume)?.saturating_sub(before);
     if gained > 0 {
-        cx.root.run(Command::new(cx.stage, ["lvextend", "--extents", &format!("+{gained}"), volume]))?;
+        cx.root.run(Command::new(["lvextend", "--extents", &format!("+{gained}"), volume]))?;
     }
     cx.root.remove(BEGUN)?;
     commit(cx)?;
@@ -84,7 +84,7 @@ fn commit(cx: &mut Context) -> Result<()> {
 /// The number of free extents in the volume's group.
 fn free_extents(cx: &mut Context, volume: &str) -> Result<u64> {
     let argv = ["lvs", "--noheadings", "--options", "vg_free_count", volume];
-    let output = cx.root.output(Command::new(cx.stage, argv))?;
+    let output = cx.root.output(Command::new(argv))?;
     if cx.root.is_plan() {
         return Ok(0);
     }
@@ -107,11 +107,11 @@ fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Bloc
     };
     let (key, slot) = key(&text).context(|| format!("failed to read {KEY_FILE}"))?;
     let secret = String::from_utf8_lossy(&key).into_owned();
-    let resize = Command::new(cx.stage, ["cryptsetup", "--key-file", "-", "resize", mapping]).stdin(key).secret(secret);
+    let resize = Command::new(["cryptsetup", "--key-file", "-", "resize", mapping]).stdin(key).secret(secret);
     let resized = cx.root.run(resize);
     // The key exists only for this and is useless afterwards: it is removed even after a failure.
     let kill = ["cryptsetup", "luksKillSlot", "--batch-mode", &below.node, &slot];
-    if let Err(e) = cx.root.run(Command::new(cx.stage, kill)) {
+    if let Err(e) = cx.root.run(Command::new(kill)) {
         cx.report.warn(format_args!("growpart: failed to remove the key's slot {slot} of {}: {e}", below.node));
     }
     if let Err(e) = cx.root.remove(KEY_FILE) {
@@ -157,6 +157,6 @@ fn grow_array(
     if !grown && smallest.unwrap_or(0) < used.saturating_add(MD_UNUSED) {
         return Ok(Outcome::Full);
     }
-    cx.root.run(Command::new(cx.stage, ["mdadm", "--grow", &array.node, "--size=max"]))?;
+    cx.root.run(Command::new(["mdadm", "--grow", &array.node, "--size=max"]))?;
     Ok(Outcome::Grown)
 }

@@ -36,7 +36,7 @@
 
 mod beneath;
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::{Error, Result};
 use crate::detect::virt;
 use crate::document::{Map, Value, wrong};
@@ -52,12 +52,12 @@ const DISABLED: &str = "/etc/growroot-disabled";
 
 pub static MODULE: Module = Module {
     name: "growpart",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Always,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(idle),
-    early: true,
+    before_services: BeforeServices::Running,
     ..Module::NEW
 };
 
@@ -76,8 +76,9 @@ fn skipped(why: impl Into<String>) -> Result<Outcome> {
 }
 
 /// Grows the root's partition in the initramfs, where the new root is mounted and nothing runs from it yet. A
-/// root on LVM, LUKS or MD needs programs and is left to [`live`]; so are reports, because `live` finds the same.
-fn provision(cx: &mut Context) -> Result<()> {
+/// root on LVM, LUKS or MD needs programs and is left to [`running`]; so are reports, because `running` comes to
+/// the same result.
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let empty = Map::new();
     let section = cx.config.get("growpart").map_or(Some(&empty), Value::as_map);
     let Some(section) = section.filter(|s| is_on(cx, s).unwrap_or(false)) else { return Ok(()) };
@@ -125,7 +126,7 @@ fn is_partition_full(cx: &Context, places: &Places, block: &Block, disk: &str, n
     Ok(is_known && table.grow(number)?.is_none())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     disk_sizes::begin(cx)?;
     let empty = Map::new();
     let section = match cx.config.get("growpart") {
@@ -232,7 +233,7 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     let growth = table.grow(number)?;
     let old = table.partitions().into_iter().find(|p| p.number == number);
     if let Some(growth) = &growth {
-        let shown = Command::new(cx.stage, ["growpart".to_owned(), disk.node.clone(), number.to_string()]);
+        let shown = Command::new(["growpart".to_owned(), disk.node.clone(), number.to_string()]);
         cx.root.write_device(&disk.node, &growth.steps, false, shown)?;
     }
     let now = growth.map(|g| g.partition).or(old);
@@ -241,7 +242,7 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     if let Err(e) = cx.root.resize_partition(&disk.node, number, now.start, now.end, geometry.sector) {
         log::info!("{e}");
         let partx = ["partx", "--update", "--nr", &number.to_string(), &disk.node];
-        cx.root.run(Command::new(cx.stage, partx)).map_err(|partx| Error::new(format!("{e}; {partx}")))?;
+        cx.root.run(Command::new(partx)).map_err(|partx| Error::new(format!("{e}; {partx}")))?;
     }
     cx.outside.devices_changed();
     Ok(if old == Some(now) { Outcome::Full } else { Outcome::Grown })

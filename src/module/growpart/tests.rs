@@ -29,18 +29,18 @@ fn end(machine: &Fake, disk: &str) -> u64 {
 #[test]
 fn partition_grows_once_and_plan_shows_it() {
     let machine = machine(&[], "/dev/vda1");
-    let done = machine.run("{}", live);
+    let done = machine.run("{}", running);
     assert_eq!(
         (done.commands.as_slice(), done.warnings.as_slice()),
         (&["growpart /dev/vda 1".to_owned()][..], &[][..])
     );
     assert_eq!(end(&machine, "vda"), 64 * MIB);
-    assert_eq!(machine.run("{}", live).commands, [""; 0]);
-    // None of this in a plan, or if it is switched off.
+    assert_eq!(machine.run("{}", running).commands, [""; 0]);
+    // Nothing of the same in a plan, nor where it is switched off.
     let machine = self::machine(&[], "/dev/vda1");
     machine.file("etc/growroot-disabled", "");
-    assert_eq!(machine.run("{}", live).commands, [""; 0]);
-    let done = machine.run("growpart: {ignore_growroot_disabled: true, devices: [/home/x]}", live);
+    assert_eq!(machine.run("{}", running).commands, [""; 0]);
+    let done = machine.run("growpart: {ignore_growroot_disabled: true, devices: [/home/x]}", running);
     assert_eq!(done.commands, ["growpart /dev/vda 1"]);
 }
 
@@ -50,22 +50,22 @@ fn a_logical_volume_gets_what_its_group_gains() {
     machine.mapping("dm-0", "vg-root", "LVM-x", &["vda1"]);
     machine.answers = vec![("lvs", 0, "  10\n"), ("lvs", 0, "  22\n")];
     let lvs = "lvs --noheadings --options vg_free_count /dev/mapper/vg-root";
-    let done = machine.run("{}", live);
+    let done = machine.run("{}", running);
     let extended = ["pvresize /dev/vda1", lvs, "lvextend --extents +12 /dev/mapper/vg-root"];
     assert_eq!(done.commands, [&[lvs, "growpart /dev/vda 1"][..], &extended].concat());
     assert_eq!((end(&machine, "vda"), done.root.exists(BEGUN)), (64 * MIB, false));
-    assert_eq!(machine.run("{}", live).commands, [""; 0], "what is free for other reasons stays free");
+    assert_eq!(machine.run("{}", running).commands, [""; 0], "what is free for other reasons stays free");
 
     // A cut after the table has grown: the next boot does the rest.
     machine.file(&BEGUN[1..], "10 /dev/mapper/vg-root\n");
     machine.answers = vec![("lvs", 0, "22\n")];
-    assert_eq!(machine.run("{}", live).commands, extended);
+    assert_eq!(machine.run("{}", running).commands, extended);
 
     // Without an answer from lvs nothing is assumed.
     let mut machine = self::machine(&["lvextend"], "/dev/mapper/vg-root");
     machine.mapping("dm-0", "vg-root", "LVM-x", &["vda1"]);
     machine.answers = vec![("lvs", 5, "")];
-    let done = machine.run("{}", live);
+    let done = machine.run("{}", running);
     assert_eq!((done.commands.len(), done.warnings.len(), end(&machine, "vda")), (1, 1, 17 * MIB));
 }
 
@@ -75,7 +75,7 @@ fn retries_failed_growth_on_the_next_boot() {
     machine.mapping("dm-0", "vg-root", "LVM-x", &["vda1"]);
     for (status, free, has_failed) in [(5, "", true), (0, "10\n", false)] {
         machine.answers = vec![("lvs", status, free), ("lvs", 0, "22\n")];
-        let mut done = machine.run("{}", |cx| live(cx).and_then(|()| disk_sizes::record(cx)));
+        let mut done = machine.run("{}", |cx| running(cx).and_then(|()| disk_sizes::record(cx)));
         let record = "/var/lib/cloud/data/disk-sizes";
         assert_eq!((done.root.exists(record), done.root.text(record) == "failed\n"), (true, has_failed));
         assert_eq!(done.root.commit(), []);
@@ -96,7 +96,7 @@ fn grows_encrypted_root_and_removes_its_key_file() {
     let resize = "cryptsetup --key-file - resize /dev/mapper/root";
     let kill = "cryptsetup luksKillSlot --batch-mode /dev/vda1 5";
     let machine = with_luks(true);
-    let done = machine.run("{}", live);
+    let done = machine.run("{}", running);
     assert_eq!(done.commands, ["growpart /dev/vda 1", resize, kill]);
     assert_eq!(done.root.commands()[1].stdin.as_deref(), Some(&b"secret"[..]));
     assert!(!done.root.exists("/cc_growpart_keydata") && done.warnings.is_empty());
@@ -104,15 +104,15 @@ fn grows_encrypted_root_and_removes_its_key_file() {
 
     let mut machine = with_luks(true);
     machine.answers = vec![(resize, 2, ""), (kill, 1, "")];
-    let done = machine.run("{}", live);
+    let done = machine.run("{}", running);
     assert!(!done.root.exists("/cc_growpart_keydata"), "a key that has not helped is removed, too");
     assert_eq!(done.warnings.len(), 2, "{:?}", done.warnings);
     assert!(!done.warnings.join(" ").contains("c2VjcmV0"));
 
     let machine = with_luks(false);
-    assert_eq!(machine.run("{}", live).commands, ["growpart /dev/vda 1"]);
+    assert_eq!(machine.run("{}", running).commands, ["growpart /dev/vda 1"]);
     machine.file("cc_growpart_keydata", "{\"key\": 5}");
-    assert!(machine.run("{}", live).warnings[0].contains("expected {\"key\""));
+    assert!(machine.run("{}", running).warnings[0].contains("expected {\"key\""));
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn array_grows_only_with_safe_metadata() {
         machine
     };
     let machine = with("1.2", 15 * MIB);
-    let done = machine.run("{}", live);
+    let done = machine.run("{}", running);
     assert_eq!(done.commands, ["growpart /dev/vda 1", "growpart /dev/vdb 1", "mdadm --grow /dev/md0 --size=max"]);
-    assert_eq!(machine.run("{}", live).commands, [""; 0]);
+    assert_eq!(machine.run("{}", running).commands, [""; 0]);
     let machine = with("1.0", 15 * MIB);
-    assert_eq!(machine.run("{}", live).commands, [""; 0]);
+    assert_eq!(machine.run("{}", running).commands, [""; 0]);
     assert_eq!(end(&machine, "vda"), 17 * MIB, "metadata at the end would be lost");
 }
 
@@ -142,7 +142,7 @@ fn leaves_other_and_misleading_devices_alone() {
     machine.mapping("dm-1", "odd", "mpath-x", &["vda1"]);
     machine.mapping("dm-2", "circle", "LVM-y", &["dm-2"]);
     for device in ["/", "/dev/vda", "/dev/none", "/dev/mapper/odd", "/dev/mapper/circle", "relative"] {
-        let done = machine.run(&format!("growpart: {{devices: [{device}]}}"), live);
+        let done = machine.run(&format!("growpart: {{devices: [{device}]}}"), running);
         assert_eq!((done.commands, done.warnings), (vec![], vec![]), "{device}");
     }
     assert_eq!(end(&machine, "vda"), 17 * MIB);
@@ -235,14 +235,14 @@ fn the_kernel_grows_a_partition_that_is_mounted() {
     let instance = Instance::default();
     let distro = Distro::named("debian");
     let mut cx = Context { outside: &Here, ..Context::new(&mut root, &config, &instance, &distro, &mut report) };
-    live(&mut cx).unwrap();
+    running(&mut cx).unwrap();
     assert_eq!(report.entries(), []);
     let end = 96 * 2048 - 33;
     assert_eq!(disk.size(), end - 2048);
     assert!(say(&["sfdisk", "--dump", &disk.node]).unwrap().contains(&format!("size={:>12}", end - 2048)));
     // A disk in use gets no new table.
     let steps = [vec![crate::root::Write { offset: 0, content: vec![0; 512] }]];
-    let error = root.write_device(&disk.node, &steps, true, Command::new(Stage::Init, ["wipefs"])).unwrap_err();
+    let error = root.write_device(&disk.node, &steps, true, Command::new(["wipefs"])).unwrap_err();
     assert!(error.to_string().contains("it is in use"), "{error}");
     assert!(say(&["sfdisk", "--dump", &disk.node]).is_ok());
 }

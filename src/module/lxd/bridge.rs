@@ -91,19 +91,19 @@ fn remove_default(cx: &mut Context, bridge_too: bool) -> Result<()> {
     lxc_if_there(cx, &["profile", "device", "remove", "default", "eth0"]).map(drop)
 }
 
-fn lxc_command(cx: &Context, words: &[String]) -> Command {
+fn lxc_command(words: &[String]) -> Command {
     let words = ["lxc"].into_iter().chain(words.iter().map(String::as_str)).chain(["--force-local"]);
-    Command::new(cx.stage, words).env("LC_ALL", "C").env("HOME", "/root").env("USER", "root")
+    Command::new(words).env("LC_ALL", "C").env("HOME", "/root").env("USER", "root")
 }
 
 fn lxc(cx: &mut Context, words: &[String]) -> Result<()> {
-    cx.root.run(lxc_command(cx, words))
+    cx.root.run(lxc_command(words))
 }
 
 /// Runs a command that removes something. Returns false if that did not exist (exit code 1).
 fn lxc_if_there(cx: &mut Context, words: &[&str]) -> Result<bool> {
     let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-    match cx.root.output(lxc_command(cx, &words))?.status {
+    match cx.root.output(lxc_command(&words))?.status {
         0 => Ok(true),
         1 => Ok(false),
         status => Err(Error::new(format!("lxc {} ended with exit status {status}", words.join(" ")))),
@@ -156,9 +156,9 @@ fn by_debconf(cx: &mut Context, bridge: &Map, mode: Mode) -> Result<()> {
         };
         input.push_str(&format!("set lxd/{question} {answer}\n"));
     }
-    if let Err(e) = cx.root.run(Command::new(cx.stage, ["debconf-communicate"]).stdin(input)) {
+    if let Err(e) = cx.root.run(Command::new(["debconf-communicate"]).stdin(input)) {
         cx.report.warn(format_args!("lxd.bridge: {e}"));
     }
     cx.root.remove(OLD_CONF)?;
-    cx.root.run(Command::new(cx.stage, ["dpkg-reconfigure", "lxd", "--frontend=noninteractive"]))
+    cx.root.run(Command::new(["dpkg-reconfigure", "lxd", "--frontend=noninteractive"]))
 }

@@ -63,11 +63,11 @@ pub static MODULE: Module = Module {
     frequency: Frequency::Instance,
     keys: &["lxd"],
     distros: &["ubuntu"],
-    live: Some(live),
+    running: Some(running),
     ..Module::NEW
 };
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(section) = optional_map("lxd", cx.get("lxd"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());
@@ -85,17 +85,17 @@ fn live(cx: &mut Context) -> Result<()> {
         return Err(Error::new("lxd.preseed: it cannot be combined with lxd.init or lxd.bridge"));
     }
     service::wait_for_network(cx);
-    let listed = cx.root.output(Command::new(cx.stage, ["snap", "list", "lxd"]));
+    let listed = cx.root.output(Command::new(["snap", "list", "lxd"]));
     if !listed.is_ok_and(|o| o.status == 0) {
-        cx.root.run(Command::new(cx.stage, ["snap", "install", "lxd"]))?;
+        cx.root.run(Command::new(["snap", "install", "lxd"]))?;
     }
     let needed = needed_packages(cx, init, preseed);
     if !needed.is_empty() {
         packages::install(cx, &needed)?;
     }
-    cx.root.run(Command::new(cx.stage, ["lxd", "waitready", "--timeout=300"]))?;
+    cx.root.run(Command::new(["lxd", "waitready", "--timeout=300"]))?;
     if !preseed.is_empty() {
-        let command = Command::new(cx.stage, ["lxd", "init", "--preseed"]);
+        let command = Command::new(["lxd", "init", "--preseed"]);
         return cx.root.run(command.stdin(preseed).secret(preseed));
     }
     if !init.is_empty() {
@@ -129,18 +129,18 @@ fn initialise(cx: &mut Context, init: &Map) -> Result<()> {
     };
     let options: Vec<String> = INIT.iter().filter_map(option).collect();
     let secret = init.get("trust_password").and_then(Value::text).unwrap_or_default();
-    let command = |cx: &Context, options: Vec<String>| {
+    let command = |options: Vec<String>| {
         let words = ["lxd", "init", "--auto"].map(str::to_owned).into_iter().chain(options);
-        Command::new(cx.stage, words).secret(secret.as_str())
+        Command::new(words).secret(secret.as_str())
     };
-    let first = command(cx, options.clone());
+    let first = command(options.clone());
     match cx.root.run(first) {
         Err(_) if init.get("storage_backend").and_then(Value::as_str) == Some("lvm") => {
             // The kernel of a minimal image lacks thin pools.
             let words = ["lxc", "storage", "create", "default", "lvm", "lvm.use_thinpool=false"];
-            cx.root.run(Command::new(cx.stage, words))?;
+            cx.root.run(Command::new(words))?;
             let rest = options.into_iter().filter(|o| !o.starts_with("--storage-backend")).collect();
-            let again = command(cx, rest);
+            let again = command(rest);
             cx.root.run(again)
         }
         result => result,

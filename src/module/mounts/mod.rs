@@ -29,7 +29,7 @@
 mod device;
 mod swap;
 
-use super::Module;
+use super::{BeforeServices, Module};
 use crate::base::error::Result;
 use crate::base::mask;
 use crate::document::{Value, wrong};
@@ -73,16 +73,16 @@ const DEVICE_TIMEOUT: &str = "x-systemd.device-timeout=30s";
 
 pub static MODULE: Module = Module {
     name: "mounts",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| {
         let implied = || implied(cx, uses_systemd(cx.root, cx.distro));
         // A disk that the datasource names may appear late.
         !gives(cx, &["mounts", "swap"]) && !implied().iter().any(|entry| entry.is_written)
     }),
-    soon: Some(soon),
+    before_services: BeforeServices::Step(before_services),
     // A swap file takes long.
     repeats: true,
     ..Module::NEW
@@ -219,7 +219,7 @@ fn sets_up_disks(cx: &Context) -> bool {
     cfg!(feature = "software") && gives(cx, &DISK_KEYS)
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     // systemd checks the devices in fstab as soon as they appear: mkfs would find them in use.
     let are_disks_due = sets_up_disks(cx) && !cx.root.is_plan();
     let mut entries = entries(cx, are_disks_due)?;
@@ -245,10 +245,9 @@ fn provision(cx: &mut Context) -> Result<()> {
     write(cx, &entries, None).map(drop)
 }
 
-/// Mounts in the local stage the entries that systemd does not know yet, for example a file system that disk_setup has made:
-/// otherwise a service may start with files that the mount hides. Entries that need the network, are absent, or take long are left
-/// to [`live`].
-fn soon(cx: &mut Context) -> Result<()> {
+/// Mounts in the local stage what systemd does not know yet, for example a file system that disk_setup has made: otherwise a
+/// service may start with what the mount hides. What needs the network, is not there, or takes long is left to [`running`].
+fn before_services(cx: &mut Context) -> Result<()> {
     let mut entries = entries(cx, false)?;
     if sets_up_disks(cx) {
         entries.retain(|entry| !entry.order.is_late);
@@ -260,15 +259,15 @@ fn soon(cx: &mut Context) -> Result<()> {
     let due: Vec<Entry> = entries.iter().filter(is_due).cloned().collect();
     mount_each(cx, &due, &mounted);
     if changed && entries.iter().any(|e| !e.order.is_late && e.fields[2] == "swap") {
-        cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
+        cx.root.run(Command::new(["swapon", "-a"]))?;
     }
     if changed && systemd {
-        cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
+        cx.root.run(Command::new(["systemctl", "daemon-reload"]))?;
     }
     Ok(())
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let entries = entries(cx, false)?;
     for entry in &entries {
         if let Some(why) = &entry.missing {
@@ -285,7 +284,7 @@ fn live(cx: &mut Context) -> Result<()> {
     // systemd has handled every line of the fstab that it found at boot, but not a swap file that did not
     // exist then.
     if swaps && (changed || !systemd || swap.is_some_and(|s| s.is_new)) {
-        cx.root.run(Command::new(cx.stage, ["swapon", "-a"]))?;
+        cx.root.run(Command::new(["swapon", "-a"]))?;
     }
     let mounted = mounted_points(cx);
     if !changed && entries.iter().all(|e| is_cared_for(cx, e, &mounted, systemd)) {
@@ -293,9 +292,9 @@ fn live(cx: &mut Context) -> Result<()> {
         mount_each(cx, entries.iter().filter(|e| e.local), &mounted);
         return Ok(());
     }
-    let mounted = cx.root.run(Command::new(cx.stage, ["mount", "-a"]).limit(MOUNT_LIMIT));
+    let mounted = cx.root.run(Command::new(["mount", "-a"]).limit(MOUNT_LIMIT));
     if systemd {
-        cx.root.run(Command::new(cx.stage, ["systemctl", "daemon-reload"]))?;
+        cx.root.run(Command::new(["systemctl", "daemon-reload"]))?;
     }
     match mounted {
         // It fails for a device without a file system, which has been reported.
@@ -335,7 +334,7 @@ fn is_never(entry: &Entry, mounted: &HashSet<String>) -> bool {
 fn mount_each<'a>(cx: &mut Context, entries: impl IntoIterator<Item = &'a Entry>, mounted: &HashSet<String>) {
     for entry in entries {
         if is_wanted(entry, mounted)
-            && let Err(e) = cx.root.run(Command::new(cx.stage, ["mount", entry.point()]).limit(MOUNT_LIMIT))
+            && let Err(e) = cx.root.run(Command::new(["mount", entry.point()]).limit(MOUNT_LIMIT))
         {
             cx.report.warn(format_args!("mounts: {} is not mounted: {e}", entry.point()));
         }

@@ -33,7 +33,7 @@ pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
         0 => Err(Error::new(format!("swap.size: {size} bytes: expected 1 MiB or more, with a unit such as 512M"))),
         mebibytes => {
             let is_btrfs = mount_table::containing(cx.root, &path).is_some_and(|m| m.kind == "btrfs");
-            cx.root.make_swap(cx.stage, &path, mebibytes, is_btrfs)?;
+            cx.root.make_swap(&path, mebibytes, is_btrfs)?;
             Ok(Some(Swap { path, is_new: true }))
         }
     }

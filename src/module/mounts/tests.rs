@@ -90,12 +90,12 @@ impl Machine {
             outside: &self.devices,
             ..Context::new(&mut root, &config, &self.instance, &distro, &mut report)
         };
-        live(&mut cx).unwrap();
+        running(&mut cx).unwrap();
         report.entries().iter().map(|e| e.to_string()).collect()
     }
 
     fn lines(&self, config: &str) -> Vec<String> {
-        self.run(config, provision).0
+        self.run(config, before_pivot).0
     }
 }
 
@@ -234,7 +234,7 @@ fn running_system_mounts_a_late_device() {
     let config = "mounts: [[vdz, /late]]";
     assert_eq!(machine.lines(config), [format!("/dev/vdz\t/late\tauto\tdefaults,{TAIL}\t0\t2")]);
     machine.devices.0.push(("/dev/vdz", Some("ext4")));
-    let (lines, commands) = machine.run(config, live);
+    let (lines, commands) = machine.run(config, running);
     assert_eq!(lines, [format!("/dev/vdz\t/late\tauto\t{DEFAULTS}\t0\t2")]);
     assert_eq!(commands, ["mount -a", "systemctl daemon-reload"]);
 
@@ -249,10 +249,10 @@ fn running_system_mounts_a_late_device() {
         std::fs::write(path, text).unwrap();
     }
     let config = "mounts: [[vdz, /late], [server:/share, /share, nfs]]";
-    machine.run(config, super::provision);
-    assert_eq!(machine.run(config, live).1, ["mount /late"]);
+    machine.run(config, super::before_pivot);
+    assert_eq!(machine.run(config, running).1, ["mount /late"]);
     std::fs::write(machine.dir.0.join("proc/self/mounts"), "/dev/vdz /late ext4 rw 0 0\n").unwrap();
-    assert_eq!(machine.run(config, live).1, [""; 0]);
+    assert_eq!(machine.run(config, running).1, [""; 0]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn new_file_system_gets_its_line_once_made() {
         let config = format!("{{mounts: [[vdz1, /new], [vdd, /empty], [vdb1, /old]], {made}}}");
         assert_eq!(machine.lines(&config), [format!("/dev/vdb1\t/old\tauto\t{DEFAULTS}\t0\t2")], "{made}");
         machine.devices.0.push(("/dev/vdz1", Some("ext4")));
-        let (lines, commands) = machine.run(&config, live);
+        let (lines, commands) = machine.run(&config, running);
         assert_eq!(
             (lines.len(), commands),
             (3, vec!["mount -a".to_owned(), "systemctl daemon-reload".into()]),
@@ -285,7 +285,7 @@ fn local_stage_mounts_from_a_changed_disk() {
         let machine = Machine::new(ROOT_LINE);
         let config = format!("{{mounts: {mounts}, {made}}}");
         assert_eq!(machine.lines(&config), [other.as_str()], "{made}");
-        let (lines, commands) = machine.run(&config, soon);
+        let (lines, commands) = machine.run(&config, before_services);
         assert_eq!(lines.len(), 4, "{made}: {lines:?}");
         assert_eq!(commands, ["mount /old", "mount /home", "mount /other", "systemctl daemon-reload"], "{made}");
         assert!(
@@ -303,11 +303,11 @@ fn local_stage_mounts_from_a_changed_disk() {
 fn local_stage_mounts_present_devices_unknown_to_systemd() {
     let machine = Machine::new(ROOT_LINE);
     let config = "mounts: [[vdc, /data], [vdz, /late], ['srv:/x', /n, nfs, defaults], [vdf, none, swap]]";
-    let (lines, commands) = machine.run(config, soon);
+    let (lines, commands) = machine.run(config, before_services);
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert_eq!(commands, ["mount /data", "swapon -a", "systemctl daemon-reload"]);
     machine.dir.write("run/systemd/generator/data.mount", "");
-    let (again, commands) = machine.run(config, soon);
+    let (again, commands) = machine.run(config, before_services);
     assert_eq!((again, commands), (lines, Vec::new()));
 }
 
@@ -464,8 +464,8 @@ fn no_value_adds_a_line_or_field() {
             outside: &machine.devices,
             ..Context::new(&mut root, &parsed, &machine.instance, &distro, &mut report)
         };
-        let _ = provision(&mut cx);
-        let _ = live(&mut cx);
+        let _ = before_pivot(&mut cx);
+        let _ = running(&mut cx);
     }
 }
 
@@ -474,14 +474,14 @@ fn running_system_makes_swap_file_with_one_line() {
     let machine = Machine::new(ROOT_LINE);
     let config = "swap: {filename: /swap.img, size: auto, maxsize: 10G}";
     assert_eq!(machine.lines(config), [""; 0], "no line before there is a file");
-    let (lines, commands) = machine.run(config, live);
+    let (lines, commands) = machine.run(config, running);
     assert_eq!(lines, ["/swap.img\tnone\tswap\tsw,nofail\t0\t0"]);
     assert_eq!(
         commands,
         ["fallocate -l 2048M /swap.img", "mkswap /swap.img", "swapon -a", "mount -a", "systemctl daemon-reload"]
     );
-    assert_eq!(machine.run(config, live).0.len(), 1);
-    assert_eq!(machine.run("swap: {size: 1Q}", live).1, [""; 0]);
+    assert_eq!(machine.run(config, running).0.len(), 1);
+    assert_eq!(machine.run("swap: {size: 1Q}", running).1, [""; 0]);
     assert_eq!(machine.warnings("swap: {size: 512, filename: /s}").len(), 1, "a size without a unit is bytes");
 }
 

@@ -49,8 +49,8 @@ pub static MODULE: Module = Module {
         "opensuse-tumbleweed", "opensuse-leap", "photon", "raspberry-pi-os", "rhel", "rocky", "sle_hpc", "sle-micro",
         "sles", "TencentOS", "ubuntu", "virtuozzo",
     ],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     ..Module::NEW
 };
 
@@ -149,7 +149,7 @@ fn is_installed(root: &Root, program: &str) -> bool {
     if program.starts_with('/') { root.is_file(program) } else { root.which(program).is_some() }
 }
 
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(ntp) = ntp(cx)? else { return Ok(()) };
     // Container-Optimized OS has its cloud's servers.
     if ntp.servers.is_empty() && ntp.pools.is_empty() {
@@ -184,7 +184,7 @@ fn provision(cx: &mut Context) -> Result<()> {
     cx.root.write(file, text, Attr::root(0o644))
 }
 
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     let Some(ntp) = ntp(cx)? else { return Ok(()) };
     if !is_installed(cx.root, &ntp.client.program) && !ntp.client.packages.is_empty() {
         packages::install(cx, &ntp.client.packages)?;

@@ -62,10 +62,10 @@ use crate::system::{password, sudoers};
 
 pub static MODULE: Module = Module {
     name: "users_groups",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(|cx| {
         ![state::later_homes(cx.instance), state::later_selinux(cx.instance)].iter().any(|list| cx.root.exists(list))
             && !Users::of(cx).users.iter().any(|(_, config)| config.contains_key("snapuser"))
@@ -77,7 +77,7 @@ pub static MODULE: Module = Module {
 const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
 
 /// Creates groups and users. One that cannot be created is reported, and the others are still created.
-fn provision(context: &mut Context) -> Result<()> {
+fn before_pivot(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let mut problems = users.problems.clone();
     let mut later = String::new();
@@ -119,9 +119,8 @@ fn provision(context: &mut Context) -> Result<()> {
 }
 
 /// The work in the running system: homes that were not mounted before, SELinux users and snap users.
-fn live(context: &mut Context) -> Result<()> {
+fn running(context: &mut Context) -> Result<()> {
     let mut problems = Vec::new();
-    let stage = context.stage;
     let users = Users::of(context);
     let list = state::later_homes(context.instance);
     let later = context.root.text(&list);
@@ -151,7 +150,7 @@ fn live(context: &mut Context) -> Result<()> {
             };
             let known = config.get("known").is_some_and(Value::is_true).then_some("--known");
             let argv = ["snap", "create-user", "--sudoer", "--json"].into_iter().chain(known);
-            context.root.run(Command::new(stage, argv.chain([email.as_str()])))
+            context.root.run(Command::new(argv.chain([email.as_str()])))
         } else if let Some(login) = config.get("selinux_user").and_then(Value::text)
             && selinux.lines().any(|new| new == name)
         {
@@ -169,15 +168,14 @@ fn live(context: &mut Context) -> Result<()> {
 
 /// Maps a new user to a SELinux user, as useradd --selinux-user does.
 fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()> {
-    let stage = context.stage;
     if context.root.which("semanage").is_some() {
-        let argv = |action| Command::new(stage, ["semanage", "login", action, "-s", login, "--", name]);
+        let argv = |action| Command::new(["semanage", "login", action, "-s", login, "--", name]);
         return context.root.run(argv("-a")).or_else(|_| context.root.run(argv("-m")));
     }
     if context.root.which("usermod").is_none() {
         return Err(Error::new("selinux_user is not set: there is neither semanage nor usermod"));
     }
-    context.root.run(Command::new(stage, ["usermod", "-Z", login, "--", name]))
+    context.root.run(Command::new(["usermod", "-Z", login, "--", name]))
 }
 
 fn add_group(

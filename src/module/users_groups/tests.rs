@@ -46,7 +46,7 @@ fn failed_password_leaves_the_account_locked() {
                   - {name: c, plain_text_passwd: \"p\\nq\", lock_passwd: false}\n- {name: d, lock_passwd: false}\n\
                   - {name: e, passwd: '', lock_passwd: false}\n- {name: f, plain_text_passwd: 12, lock_passwd: false}\n\
                   - {name: g, hashed_passwd: null, lock_passwd: false}\n- {name: old, hashed_passwd: 'a b', lock_passwd: false}\n";
-    let error = run(&mut root, provision, config).unwrap_err().to_string();
+    let error = run(&mut root, before_pivot, config).unwrap_err().to_string();
     for name in ["a", "b", "c", "old"] {
         assert!(error.contains(&format!("user {name}: ")), "{error}");
     }
@@ -65,7 +65,7 @@ fn one_bad_user_does_not_stop_the_others() {
     let config = "groups: ['bad group', good]\nusers:\n- {name: 'x:y'}\n- {name: u, uid: 1000}\n- {name: v, homedir: rel}\n\
                   - {name: w, system: true, ssh_authorized_keys: [k]}\n- {name: x, gecos: 'a:b', expiredate: soon, inactive: 5}\n\
                   - {name: y, groups: [good, 'no good'], primary_group: new}\n- {name: good}\n";
-    let error = run(&mut root, provision, config).unwrap_err().to_string();
+    let error = run(&mut root, before_pivot, config).unwrap_err().to_string();
     assert_eq!(error.matches("; ").count() + 1, 8, "{error}");
     let passwd = root.text("/etc/passwd");
     assert!(
@@ -82,14 +82,14 @@ fn one_bad_user_does_not_stop_the_others() {
 fn logins_that_are_redirected() {
     let (_dir, mut root) = open(Use::Tree);
     let config = "system_info: {default_user: {name: main}}\nusers: [default, {name: u, ssh_redirect_user: true}]\n";
-    run(&mut root, provision, config).unwrap();
+    run(&mut root, before_pivot, config).unwrap();
     let keys = root.text("/home/u/.ssh/authorized_keys");
     assert!(
         keys.contains("\\\"main\\\" rather than the user \\\"u\\\".") && keys.ends_with(" ssh-rsa AAAAcloud\n"),
         "{keys}"
     );
     for bad in ["ssh_redirect_user: other", "ssh_redirect_user: true, ssh_authorized_keys: [k]"] {
-        assert!(run(&mut root, provision, &format!("users: [{{name: bad, {bad}}}]")).is_err());
+        assert!(run(&mut root, before_pivot, &format!("users: [{{name: bad, {bad}}}]")).is_err());
     }
     assert!(!root.text("/etc/passwd").contains("bad"));
 }
@@ -98,12 +98,12 @@ fn logins_that_are_redirected() {
 fn homes_on_an_unmounted_file_system_wait() {
     let (_dir, mut root) = open(Use::NewRoot);
     let config = "users: [{name: u, ssh_authorized_keys: [ssh-rsa AAAAu]}, {name: v, homedir: /srv/v}]\n";
-    run(&mut root, provision, config).unwrap();
+    run(&mut root, before_pivot, config).unwrap();
     assert!(root.text("/etc/passwd").contains("\nu:x:1001:"));
     assert!(!root.exists("/home/u") && root.exists("/srv/v"));
     root.mkdir("/home/u/.ssh", Attr::root(0o700)).unwrap();
     root.write("/home/u/.ssh/authorized_keys", "ssh-rsa AAAAmine\n", Attr::root(0o600)).unwrap();
-    run(&mut root, live, config).unwrap();
+    run(&mut root, running, config).unwrap();
     assert_eq!(root.text("/home/u/.ssh/authorized_keys"), "ssh-rsa AAAAmine\nssh-rsa AAAAu\n");
     let folders = root.list("/var/lib/cloud/instances");
     assert!(folders.iter().all(|f| root.list(&format!("/var/lib/cloud/instances/{f}")).is_empty()), "{folders:?}");
@@ -115,9 +115,9 @@ fn what_needs_the_running_system_is_a_command() {
     root.write("/usr/sbin/semanage", "", Attr::root(0o755)).unwrap();
     let config =
         "users: [{name: u, selinux_user: staff_u}, {name: s, snapuser: me@x, known: true}, {name: t, snapuser: -x}]\n";
-    run(&mut root, provision, config).unwrap();
+    run(&mut root, before_pivot, config).unwrap();
     assert!(!root.text("/etc/passwd").contains("\ns:"));
-    assert!(run(&mut root, live, config).is_err());
+    assert!(run(&mut root, running, config).is_err());
     let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
     assert_eq!(found, ["semanage login -a -s staff_u -- u", "snap create-user --sudoer --json --known me@x"]);
 }
@@ -135,20 +135,20 @@ fn sets_selinux_users_only_for_this_instances_users() {
         for program in programs {
             root.write(&format!("/usr/sbin/{program}"), "", Attr::root(0o755)).unwrap();
         }
-        let error = run(&mut root, provision, config).unwrap_err().to_string();
+        let error = run(&mut root, before_pivot, config).unwrap_err().to_string();
         assert_eq!(error, "user v: selinux_user: expected a string, found a list");
         // As after commands of the user's that changed an account file.
-        assert!(run(&mut root, provision, config).is_err());
+        assert!(run(&mut root, before_pivot, config).is_err());
         for _ in 0..2 {
-            let result = run(&mut root, live, config);
+            let result = run(&mut root, running, config);
             assert!(result.is_ok() || programs.is_empty());
         }
         let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         assert_eq!(found, expected);
     }
     let (_dir, mut root) = open(Use::Tree);
-    assert!(run(&mut root, provision, config).is_err());
-    let error = run(&mut root, live, config).unwrap_err().to_string();
+    assert!(run(&mut root, before_pivot, config).is_err());
+    let error = run(&mut root, running, config).unwrap_err().to_string();
     assert_eq!(error, "user u: selinux_user is not set: there is neither semanage nor usermod");
 }
 
@@ -158,7 +158,7 @@ fn groups_by_number_are_those_that_exist() {
     root.write("/etc/group", "root:x:0:\nsudo:x:27:\nusers:x:100:\nold:x:1000:\n", Attr::root(0o644)).unwrap();
     let config = "users:\n- {name: a, primary_group: 100, groups: ['27', 27, new]}\n- {name: b, primary_group: '100'}\n\
                   - {name: c, groups: [4711, '027']}\n- {name: d, primary_group: 4711}\n";
-    let error = run(&mut root, provision, config).unwrap_err().to_string();
+    let error = run(&mut root, before_pivot, config).unwrap_err().to_string();
     assert_eq!(error, "user d: failed to add the user d: there is no group 4711");
     let passwd = root.text("/etc/passwd");
     assert!(passwd.contains("\na:x:1001:100:") && passwd.contains("\nb:x:1002:100:"), "{passwd}");
@@ -179,7 +179,7 @@ fn alpine_without_shadow_follows_busybox_for_system_users() {
         }
         let config = yaml::parse("t", config).unwrap();
         let (instance, distro, mut report) = (Instance::default(), Distro::named("alpine"), Report::new());
-        provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
         let fields = |name: &str| {
             let passwd = root.text("/etc/passwd");
             let line = passwd.lines().find(|l| l.starts_with(&format!("{name}:"))).unwrap().to_owned();

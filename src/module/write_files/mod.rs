@@ -48,11 +48,11 @@ use std::fmt;
 
 pub static MODULE: Module = Module {
     name: "write_files",
-    stage: Stage::Init,
+    stage: Stage::Network,
     frequency: Frequency::Instance,
     keys: &["write_files"],
-    provision: Some(provision),
-    live: Some(live),
+    before_pivot: Some(before_pivot),
+    running: Some(running),
     idle: Some(idle),
     ..Module::NEW
 };
@@ -74,7 +74,7 @@ pub static DEFERRED: Module = Module {
     stage: Stage::Final,
     frequency: Frequency::Instance,
     keys: &["write_files"],
-    live: Some(deferred),
+    running: Some(deferred),
     offline: true,
     ..Module::NEW
 };
@@ -111,7 +111,7 @@ struct Part {
 }
 
 /// Writes everything except for deferred entries and those that wait for the running system.
-fn provision(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut Context) -> Result<()> {
     each(cx, false, &|cx, entry| if entry.waits(cx.root) { Ok(()) } else { write(cx, entry) })
 }
 
@@ -121,7 +121,7 @@ fn names_owners(cx: &Context) -> bool {
     entries.iter().any(|entry| entry.get("owner").is_some())
 }
 
-/// The folders above files of [`provision`] that are not on the disk yet.
+/// The folders above files of [`before_pivot`] that are not on the disk yet.
 pub fn new_folders(cx: &mut Context) -> HashSet<String> {
     if !names_owners(cx) {
         return HashSet::new();
@@ -135,7 +135,7 @@ pub fn new_folders(cx: &mut Context) -> HashSet<String> {
     found.into_inner()
 }
 
-/// Gives the files of [`provision`] to the users and groups that this cloud-config made after them, with those of the folders
+/// Gives the files of [`before_pivot`] to the users and groups that this cloud-config made after them, with those of the folders
 /// `new` that were made for them. Errors of an entry were reported when it was written.
 pub fn give(cx: &mut Context, new: HashSet<String>) {
     if !names_owners(cx) || !state::is_done(cx.root, cx.instance, "config_write_files", MODULE.frequency) {
@@ -169,7 +169,7 @@ fn idle(cx: &mut Context) -> bool {
 
 /// Writes the entries that waited, and sets owners that this cloud-config has since created, unless [`give`]
 /// did that.
-fn live(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut Context) -> Result<()> {
     each(cx, false, &|cx, entry| {
         if entry.waits(cx.root) {
             return write(cx, entry);
@@ -483,7 +483,8 @@ mod tests {
                 std::os::unix::fs::symlink("/tmp", fixture.dir.0.join("link")).unwrap();
                 let resolved = absolute(path).replace("/link/", "/tmp/");
                 let config = format!("write_files: [{{path: {path}, content: text}}]");
-                for (half, expected) in [(MODULE.provision, if is_early { "text" } else { "" }), (MODULE.live, "text")]
+                for (half, expected) in
+                    [(MODULE.before_pivot, if is_early { "text" } else { "" }), (MODULE.running, "text")]
                 {
                     let left = fixture.run(&config, &[half]);
                     assert_eq!((left.errors, fixture.text(&resolved).as_str()), (vec![], expected), "{path}");
@@ -493,10 +494,10 @@ mod tests {
         let fixture = Fixture::new("debian");
         let config = "write_files: [{path: /srv/x, source: {uri: 'file:///proc/version'}}]";
         fixture.put("/proc/version", "of the initramfs", 0o444);
-        fixture.run(config, &[MODULE.provision]);
+        fixture.run(config, &[MODULE.before_pivot]);
         assert_eq!(fixture.text("/srv/x"), "");
         fixture.put("/proc/version", "Linux", 0o644);
-        fixture.run(config, &[MODULE.live]);
+        fixture.run(config, &[MODULE.running]);
         assert_eq!(fixture.text("/srv/x"), "Linux");
     }
 
@@ -510,7 +511,7 @@ mod tests {
         let before = ["sys/a", "sys/z"].map(number);
         let config = "write_files: [{path: /sys/z, content: one}, {path: /sys/a/b, content: two}, {path: /sys/a, content: three},\
                       {path: /sys/z, content: four, append: true}]";
-        let left = fixture.run(config, &[MODULE.provision, MODULE.live]);
+        let left = fixture.run(config, &[MODULE.before_pivot, MODULE.running]);
         assert!(left.errors.len() == 1 && left.errors[0].contains("entry 2 (/sys/a/b)"), "{:?}", left.errors);
         assert_eq!(
             (["sys/a", "sys/z"].map(|p| fixture.text(p)), ["sys/a", "sys/z"].map(number)),
@@ -539,7 +540,7 @@ mod tests {
             fixture.put("/old", "old", 0o600);
             let entry = |path: &str| format!("{{path: {path}, content: x, permissions: {permissions}}}");
             let config = format!("write_files: [{}, {}]", entry("/new"), entry("/old"));
-            let left = fixture.run(&config, &[MODULE.provision]);
+            let left = fixture.run(&config, &[MODULE.before_pivot]);
             assert_eq!(left.errors, Vec::<String>::new(), "{permissions}");
             let mode = |path: &str| {
                 use std::os::unix::fs::MetadataExt;
@@ -567,7 +568,7 @@ mod tests {
         let dir = TempDir::new("owner-in-passwd");
         let (mut root, mut report) = (Root::open(&dir.0, Use::Plan).unwrap(), Report::new());
         let (instance, distro) = (Instance::default(), Distro::named("debian"));
-        let result = provision(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
+        let result = before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
         assert!(result.unwrap_err().to_string().starts_with("write_files: entry 1 (/a)"));
         assert_eq!(["/a", "/b"].map(|path| root.stat(path).unwrap().attr.uid), [0, 33]);
     }

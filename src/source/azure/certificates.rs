@@ -10,7 +10,7 @@ use super::wire_server::{GoalState, WireServer};
 use crate::base::base64;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
-use crate::root::{Command, Stage};
+use crate::root::Command;
 
 /// The most certificates that are read.
 const MAX_CERTIFICATES: usize = 100;
@@ -52,7 +52,7 @@ pub fn keys(
 }
 
 fn command<const N: usize>(argv: [&str; N]) -> Command {
-    Command::new(Stage::Init, argv)
+    Command::new(argv)
 }
 
 /// Creates the transport key and certificate in `folder`. Returns the certificate in base64.

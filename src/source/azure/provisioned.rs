@@ -15,7 +15,7 @@ use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::link::http::{Client, Redirects, Settings};
 use crate::link::leases;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command};
 use crate::source::table::Live;
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ fn proxy(live: &mut Live) -> (Option<Failure>, bool) {
     if live.root.which(PROXY).is_none() {
         return (Some(Failure::new("azure-proxy-agent not found")), false);
     }
-    let failure = match live.root.output(Command::new(Stage::Init, [PROXY, "--status", "--wait", PROXY_WAIT])) {
+    let failure = match live.root.output(Command::new([PROXY, "--status", "--wait", PROXY_WAIT])) {
         Ok(output) if output.status == 0 => None,
         Ok(output) => Some(Failure::new("azure-proxy-agent status failure").with("exit_code", output.status)),
         Err(e) => Some(Failure::new("azure-proxy-agent status failure").with("stderr", e)),
@@ -155,7 +155,7 @@ fn eject(live: &mut Live) {
     let place = live.instance.subplatform.strip_prefix("config-disk (").and_then(|p| p.strip_suffix(')'));
     let Some(device) = place.map(str::to_owned) else { return };
     if live.root.which("eject").is_some()
-        && let Err(e) = live.root.run(Command::new(Stage::Init, ["eject", &device]).limit(EJECT))
+        && let Err(e) = live.root.run(Command::new(["eject", &device]).limit(EJECT))
     {
         log::info!("the provisioning media stays in its drive: {e}");
     }

@@ -7,7 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::link::http::{Request, refused};
-use crate::root::{Command, Stage};
+use crate::root::Command;
 use crate::source::Live;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn host(subplatform: &str) -> &str {
 /// Encrypts `password` with an SSH key (RFC 8017, section 7.2: PKCS #1 v1.5). The key is written to `path`
 /// for openssl.
 fn encrypted(key: &str, password: &str, path: &str, run: Run) -> Result<Vec<u8>> {
-    let command = |argv: &[&str]| Command::new(Stage::Init, argv.iter().copied()).limit(LIMIT);
+    let command = |argv: &[&str]| Command::new(argv.iter().copied()).limit(LIMIT);
     let line = format!("{key}\n");
     let pem = run(command(&["ssh-keygen", "-e", "-m", "PKCS8", "-f", "/dev/stdin"]).stdin(line))?;
     run(command(&["openssl", "pkey", "-pubin", "-out", path]).stdin(pem))?;

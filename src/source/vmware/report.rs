@@ -7,7 +7,7 @@ use crate::detect::Guestinfo;
 use crate::document::Value;
 use crate::instance::{Frequency, Instance, state};
 use crate::link::own_address;
-use crate::root::{Attr, Command, Root, Stage};
+use crate::root::{Attr, Command, Root};
 use crate::source::table::{Live, Update};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub fn report(live: &mut Live) -> Result<()> {
     let Some(tool) = Guestinfo::commands(live.root).into_iter().next() else { return Ok(()) };
     for call in calls(live.instance, live.config, is_first) {
         let words = tool.iter().cloned().chain([call]);
-        if let Err(e) = live.root.run(Command::new(Stage::Init, words).limit(LIMIT)) {
+        if let Err(e) = live.root.run(Command::new(words).limit(LIMIT)) {
             live.report.warn(format_args!("VMware: the hypervisor was not notified: {e}"));
         }
     }

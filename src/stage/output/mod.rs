@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(of("output: {all: '| tee -a /l'}", Stage::Final), (both.clone(), both.clone()));
         let text =
             "output:\n  init: {output: '> /o', error: '>>/e'}\n  config: /c\n  final: ['>> /f', '&1']\n  all: '|x'";
-        assert_eq!(of(text, Stage::Init), (Some(Sink::Replace("/o".into())), append("/e")));
+        assert_eq!(of(text, Stage::Network), (Some(Sink::Replace("/o".into())), append("/e")));
         assert_eq!(of(text, Stage::Config), (append("/c"), append("/c")));
         assert_eq!(of(text, Stage::Final), (append("/f"), append("/f")));
         assert_eq!(of("output: {final: [/f]}", Stage::Final), (append("/f"), None));

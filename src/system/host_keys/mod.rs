@@ -107,7 +107,7 @@ pub fn finish(context: &mut Context) -> Result<()> {
     context.root.write(&begun, "", Attr::root(0o600))?;
     let comment = comment(context.root);
     let argv = ["ssh-keygen", "-q", "-t", "rsa", "-b", RSA_BITS, "-N", "", "-C", &comment, "-f", &file];
-    context.root.run(Command::new(context.stage, argv))?;
+    context.root.run(Command::new(argv))?;
     context.root.sync(&file)?;
     context.root.remove(&begun)?;
     let attr = private_attr(context);

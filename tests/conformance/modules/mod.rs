@@ -143,11 +143,11 @@ const MORE_EXCEPTIONS: &[(&str, &str)] = &[
     ("cc_update_hostname/create_hostname_file false/rhel", NO_FILE),
     (
         "cc_update_hostname/nothing changes/ubuntu",
-        "the live half sets the name again, which the initramfs may have written in this boot",
+        "the half of the running system sets the name again, which the initramfs may have written in this boot",
     ),
     (
         "cc_update_hostname/nothing changes/opensuse",
-        "the live half sets the name again, which the initramfs may have written in this boot",
+        "the half of the running system sets the name again, which the initramfs may have written in this boot",
     ),
     ("cc_power_state_change/delay -3/ubuntu", "a delay below zero is reported; shutdown does not know +-3"),
     (
@@ -166,11 +166,11 @@ const MORE_EXCEPTIONS: &[(&str, &str)] = &[
     ),
     (
         "cc_update_hostname/nothing changes/alpine",
-        "the live half sets the name again, which the initramfs may have written in this boot",
+        "the half of the running system sets the name again, which the initramfs may have written in this boot",
     ),
     (
         "cc_update_hostname/nothing changes/arch",
-        "the live half sets the name again, which the initramfs may have written in this boot",
+        "the half of the running system sets the name again, which the initramfs may have written in this boot",
     ),
     (
         "cc_yum_add_repo/percent sign/rhel",
@@ -316,10 +316,12 @@ impl<'a> Case<'a> {
             root.play(machine::programs(self, &dir, &runs));
         }
         let mut report = Report::new();
-        for half in [module.provision, module.live, module.in_background.map(|work| work.run)].into_iter().flatten() {
+        root.enter(module.stage);
+        for half in
+            [module.before_pivot, module.running, module.in_background.map(|work| work.run)].into_iter().flatten()
+        {
             let mut context = Context {
                 args: &args,
-                stage: module.stage,
                 outside: if self.is_about_accounts() { &Nothing } else { &outside },
                 ..Context::new(&mut root, &self.config, &instance, &self.distro, &mut report)
             };

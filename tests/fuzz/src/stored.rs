@@ -4,9 +4,9 @@ use super::{in_tree, text};
 use prepivot::base::digest::{Algorithm, digest};
 use prepivot::base::report::Report;
 use prepivot::base::testing::TempDir;
-use prepivot::instance::status::{STAGES, Status};
+use prepivot::instance::status::Status;
 use prepivot::link::system_names;
-use prepivot::root::{Root, Use};
+use prepivot::root::{Root, Stage, Use};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -52,7 +52,7 @@ pub fn status(data: &[u8]) {
         let mut report = Report::new();
         report.warn("a warning");
         report.error("an error");
-        for stage in STAGES {
+        for stage in Stage::ALL {
             status.note_killed(stage);
             status.begin(stage, 1.5);
             status.end(stage, &report);

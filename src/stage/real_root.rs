@@ -1,16 +1,16 @@
 //! The stages of the real root: `init --local`, `init`, `modules --mode config`, `modules --mode final`.
 
 use super::Options;
-use super::again::Before;
 use super::boot::Boot;
 use super::image::disabled;
 use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
+use super::rerun::Before;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, password, provision, recover,
-    refresh, reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, part_handlers, password,
+    provision, recover, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -20,7 +20,7 @@ use crate::document::{Value, json};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
-use crate::root::run_dir::{self, Applied, Record};
+use crate::root::run_dir::{self, LocalStage, Origin};
 use crate::root::{Command, Root, Stage};
 use crate::source;
 use crate::userdata::{Fetched, Include};
@@ -28,24 +28,34 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+/// Runs a stage of the real root. Returns the errors.
+pub fn run(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) -> Vec<String> {
+    root.enter(stage);
+    match stage {
+        Stage::Local => local(root, machine, options),
+        Stage::Network | Stage::Config | Stage::Final => with_modules(root, machine, stage, options),
+    }
+}
+
 /// `init --local`: carries out the changes that an earlier run left, and those that waited for their file
-/// system. Provisions the root if no initramfs did it in this boot, or if the initramfs left it to this stage. Returns the errors.
-pub fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
+/// system. Provisions the root where no initramfs did it in this boot, or where the initramfs left it to this
+/// stage. Returns the errors.
+fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let bound = root.bind_state();
     let mut report = recover(root);
     report.keep(bound);
-    let provisioned = if Applied::read(root).is_none_or(|applied| applied.later) {
-        Some(apply::real_root(root, machine, options))
+    let provisioned = if LocalStage::result(root).is_none_or(|result| result.is_left_to_real_root()) {
+        Some(local_stage::real_root(root, machine, options))
     } else {
-        apply::again(root, machine, options)
+        local_stage::after_nothing(root, machine, options)
     };
-    let is_early_due = run_dir::is_early_due(root);
+    let is_due = run_dir::before_services_is_due(root);
     match provisioned {
         Some(errors) => errors.iter().for_each(|e| report.error(e)),
         None => drop(report.keep(log_of_initramfs(root))),
     }
-    if is_early_due {
-        early(root, machine, options, &mut report);
+    if is_due {
+        before_services(root, machine, options, &mut report);
     }
     report.keep(append_log(root, &logging::take()));
     report.keep(Status::restore(root));
@@ -56,7 +66,7 @@ pub fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<Strin
 
 /// Runs the network stage's modules that grow the root and set up disks early, before the first service needs the space. Their
 /// errors belong to this stage in status.json.
-fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Report) {
+fn before_services(root: &mut Root, machine: &Machine, options: &Options, report: &mut Report) {
     let Some(instance) = options.instance(root) else { return };
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, options, &outside);
@@ -65,12 +75,13 @@ fn early(root: &mut Root, machine: &Machine, options: &Options, report: &mut Rep
         // Not the stage's own name, which the initramfs has used: because `analyze` would take that for the beginning of another
         // boot.
         let _event = Event::start("init-local/early", "growing the root and setting up disks");
-        let _redirected = root.is_live().then(|| Redirected::new(boot.config(), Stage::Init, root.group_id(LOG_GROUP)));
-        Run::new(root, &mut boot, &instance).early();
+        let _redirected =
+            root.is_live().then(|| Redirected::new(boot.config(), Stage::Network, root.group_id(LOG_GROUP)));
+        Run::new(root, &mut boot, &instance).before_services();
     }
     if !boot.report.is_empty() {
         let mut status = Status::load(root);
-        status.add(status::LOCAL, &boot.report);
+        status.add(Stage::Local, &boot.report);
         boot.report.keep(status.save(root));
     }
     report.absorb(boot.report);
@@ -86,14 +97,14 @@ fn log_of_initramfs(root: &mut Root) -> Result<()> {
     root.remove(run_dir::LOG)
 }
 
-/// One of the three stages that need the running system. Returns the errors.
-pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) -> Vec<String> {
+/// One of the stages that have modules. Returns the errors.
+fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) -> Vec<String> {
     let start = status::uptime();
     let mut recovered = recover(root);
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
         recovered.keep(root.forget_unlabelled());
-        if Applied::read(root).is_some_and(|applied| applied.again) {
+        if LocalStage::result(root).and_then(|result| result.origin()).is_some_and(Origin::is_same) {
             recovered.keep(state::note_same(root));
         }
     }
@@ -101,23 +112,18 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
         log::info!("nothing is done: {why}");
         return recovered.errors();
     }
-    let (name, label, what) = match stage {
-        Stage::Init => ("init", "init-network", "running what needs the network"),
-        Stage::Config => ("modules-config", "modules-config", "running modules for config"),
-        Stage::Final => ("modules-final", "modules-final", "running modules for final"),
-    };
-    if stage == Stage::Init {
-        for error in apply::by_service(root, machine, options).unwrap_or_default() {
+    if stage == Stage::Network {
+        for error in local_stage::by_service(root, machine, options).unwrap_or_default() {
             recovered.error(error);
         }
     }
     let mut status = Status::load(root);
-    status.note_killed(name);
-    status.begin(name, start);
+    status.note_killed(stage);
+    status.begin(stage, start);
     let Some(instance) = options.instance(root) else {
-        log::info!("there is no instance: nothing to do in the stage {name}");
+        log::info!("there is no instance: nothing to do in the stage {}", stage.status_name());
         let mut report = recovered;
-        status.end(name, &report);
+        status.end(stage, &report);
         report.keep(status.save_in_run(root, stage == Stage::Final));
         commit(root, &mut report);
         return report.errors();
@@ -130,10 +136,11 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
     boot.report.keep(status.save(root));
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
+    let (label, what) = stage.event();
     let event = Event::start(label, what);
-    let (instance, passwords) = run(root, &mut boot, instance, stage, &status.recoverable());
+    let (instance, passwords) = work(root, &mut boot, instance, stage, &status.recoverable());
     commit(root, &mut boot.report);
-    if stage == Stage::Init {
+    if stage == Stage::Network {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
     }
     if stage != Stage::Config {
@@ -141,25 +148,18 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
     }
     drop(event);
     boot.log();
-    end(root, boot, status, &instance, stage, name)
+    end(root, boot, status, &instance, stage)
 }
 
-/// Ends the stage `name`: reports it, writes the status and the log, and starts the background work. Returns the errors.
-fn end(
-    root: &mut Root,
-    mut boot: Boot,
-    mut status: Status,
-    instance: &Instance,
-    stage: Stage,
-    name: &str,
-) -> Vec<String> {
+/// Ends the stage: reports it, writes the status and the log, and starts what is to run after it. Returns the errors.
+fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance, stage: Stage) -> Vec<String> {
     let messages = logging::take();
-    let local_failed = (stage == Stage::Init).then(|| !status.errors().is_empty());
+    let local_failed = (stage == Stage::Network).then(|| !status.errors().is_empty());
     reporting::send(root, &mut boot, &messages, local_failed);
     status.withdraw(&boot.withdrawn);
     // A stage that is run again in the same boot keeps its failure.
-    let failed_before = status.errors_of(name);
-    status.end(name, &boot.report);
+    let failed_before = status.errors_of(stage);
+    status.end(stage, &boot.report);
     boot.report.keep(status.save(root));
     if stage == Stage::Final {
         boot.report.keep(status.save_result(root));
@@ -192,11 +192,12 @@ fn start_background(root: &mut Root) -> Result<()> {
     // With the lowest priority that the system can set.
     let idle: &[&str] = if root.which("chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
     let argv = idle.iter().map(|word| (*word).to_owned()).chain([program, "background".to_owned()]);
-    root.start(Command::new(Stage::Final, argv))
+    root.start(Command::new(argv))
 }
 
 /// The background work of the final stage: `prepivot background`. Returns the errors.
 pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
+    root.enter(Stage::Final);
     let recovered = recover(root);
     let Some(instance) = options.instance(root) else { return recovered.errors() };
     let outside = ThisMachine::new();
@@ -213,7 +214,7 @@ pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<
 
 /// Does the stage's work. Returns the instance, as its source now describes it, and the random passwords that
 /// are now set.
-fn run(
+fn work(
     root: &mut Root,
     boot: &mut Boot,
     instance: Instance,
@@ -222,7 +223,7 @@ fn run(
 ) -> (Instance, Vec<(String, String)>) {
     boot.config = combined(root, boot);
     let refreshed =
-        if stage == Stage::Init && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
+        if stage == Stage::Network && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
     boot.log();
     let changed = refreshed.is_some();
     let instance = refreshed.unwrap_or(instance);
@@ -231,29 +232,24 @@ fn run(
         Run::new(root, boot, &instance).mark_idle();
         boot.report.keep(root.remove(run_dir::IDLE));
     }
-    if stage == Stage::Init || boot.config.is_none() {
+    if stage == Stage::Network || boot.config.is_none() {
         let (complete, remote) = complete(root, boot, &instance, stage);
         merge(root, boot, &complete, stage, Reason { remote, changed }, known);
     }
     let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
-    let action = match stage {
-        Stage::Init => "init",
-        Stage::Config => "modules:config",
-        Stage::Final => "modules:final",
-    };
-    apply::begin(boot.outside, action);
-    let before = if stage == Stage::Init { Before::look(root, boot, &instance) } else { Before::default() };
-    if stage == Stage::Init {
+    local_stage::begin(boot.outside, stage);
+    let before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
+    if stage == Stage::Network {
         provision::later_files(root, &instance, &mut boot.report);
         provision::boothooks(root, boot, &instance);
     }
-    let reset = if stage == Stage::Init { password::reset(root, boot, &instance) } else { None };
+    let reset = if stage == Stage::Network { password::reset(root, boot, &instance) } else { None };
     let waiting = run_dir::passwords(&root.text(run_dir::RANDOM_PASSWORDS));
     let mut run = Run::new(root, boot, &instance).after(before);
     if stage == Stage::Final {
         run.mark_idle();
     }
-    run.stage(stage, Half::Live);
+    run.stage(stage, Half::Running);
     // Passwords printed by this stage replace those still waiting; otherwise a later stage prints the waiting
     // ones.
     let shown = std::mem::take(&mut boot.shown);
@@ -274,7 +270,7 @@ fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage:
     let variables = Value::Map(standard);
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
     let (merged, _) = config::consume(&boot.image, instance, &variables, &mut Report::new(), &mut fetch);
-    if stage == Stage::Init && (merged.needs_network || (late.waits)(root, instance)) {
+    if stage == Stage::Network && (merged.needs_network || (late.waits)(root, instance)) {
         Run::new(root, boot, instance).await_network();
     }
     let mut complete = instance.clone();
@@ -309,11 +305,11 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
     let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &mut found, &mut fetch);
     // Without what the local stage reported already.
     boot.report.absorb_new(found, known);
-    if stage == Stage::Init {
+    if stage == Stage::Network {
         boot.report.keep(merged.keep_config(root));
     }
     boot.config = Some(merged.config);
-    if stage == Stage::Init {
+    if stage == Stage::Network {
         boot.report.keep(config::write_parts(root, instance, &consumed, changed));
         part_handlers::run(root, boot, instance, &consumed);
         let is_due = remote || changed;
@@ -389,7 +385,7 @@ mod tests {
             let options = Options::default();
             let outside = crate::system::Nothing;
             let mut boot = Boot::new(&root, &machine, &options, &outside);
-            let (complete, is_remote) = complete(&mut root, &mut boot, &instance, Stage::Init);
+            let (complete, is_remote) = complete(&mut root, &mut boot, &instance, Stage::Network);
             assert_eq!(is_remote, remote, "{source}");
             assert_eq!(root.exists(run_dir::NETWORK_AWAITED), waits, "{source} {tool}");
             assert_eq!(complete.metadata.at(&["network", "interfaces"]).is_some(), source == "VMware");
@@ -411,7 +407,7 @@ mod tests {
             let user_data = Some(format!("#cloud-config\n{config}").into_bytes().into());
             let instance = Instance { instance_id: id.into(), user_data, ..Instance::default() };
             let mut boot = Boot::new(&root, &machine, &Options::default(), &crate::system::Nothing);
-            let (_, passwords) = run(&mut root, &mut boot, instance, Stage::Init, &[]);
+            let (_, passwords) = work(&mut root, &mut boot, instance, Stage::Network, &[]);
             let hash = root.text("/etc/shadow").split(':').nth(1).unwrap_or_default().to_owned();
             (passwords, hash, root.exists(run_dir::RANDOM_PASSWORDS))
         };
@@ -437,7 +433,8 @@ mod tests {
         let config = format!("{}/combined-cloud-config.json", state::RUN_DIR);
         root.write(&config, r#"{"cloud_init_modules": []}"#, Attr::root(0o600)).unwrap();
         let options = Options { force: true, ..Options::default() };
-        let messages = logging::capture(|| early(&mut root, &Machine::default(), &options, &mut Report::new()));
+        let messages =
+            logging::capture(|| before_services(&mut root, &Machine::default(), &options, &mut Report::new()));
         let events: Vec<&str> = messages.iter().map(|m| m.text.as_str()).filter(|t| t.contains("growing")).collect();
         assert_eq!(
             events,
@@ -453,7 +450,7 @@ mod tests {
         let dir = TempDir::new("later");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut status = Status::new();
-        status.begin("init-local", 1.0);
+        status.begin(Stage::Local, 1.0);
         status.save_in_run(&mut root, false).unwrap();
         root.write(LOG, "before\n", Attr::root(0o640)).unwrap();
         root.write("/var/lib/cloud/data/result.json", "of the last boot", Attr::root(0o644)).unwrap();

@@ -2,23 +2,23 @@
 //! that no initramfs provisioned, and by hand on a tree with a seed.
 
 use super::boot::Boot;
-use super::demand::{self, Provisioned};
-use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
+use super::schedule::{self, Provisioned};
+use super::search::{self, Outcome};
 use super::{
-    Options, PROVISIONING, append_log, commit, credentials, handover, network, own_log, paths, provision, recover,
-    refresh, rescue, welcome,
+    Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover, refresh, rescue,
+    welcome,
 };
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
-use crate::instance::status::{self, LOCAL, Status};
+use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::run_dir::{self, Applied, Record};
-use crate::root::{Attr, Root, Use, Writable, check_writable};
+use crate::root::run_dir::{self, LocalResult, LocalStage, Origin, Record};
+use crate::root::{Attr, Root, Stage, Use, Writable, check_writable};
 use crate::source::{self, Found};
 use crate::system::{Screen, hotplug};
 use std::path::Path;
@@ -44,36 +44,36 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
         return Ended { problems, written: !root.is_unwritten() };
     }
-    log::debug!("{}", welcome(LOCAL));
+    log::debug!("{}", welcome(Stage::Local));
     let outside = ThisMachine::new();
     let mut boot = Boot::new(&root, machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
-    let stage = Event::start(LOCAL, PROVISIONING);
+    let stage = start_event();
     let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
     let mut status = Status::new();
-    let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
-    // Even if nothing was found: the real root's first stage looks for drives that appear later.
-    let units = boot.report.keep(handover::hand_over(&mut root, done.is_provisioned())).flatten();
+    let mut result = provision_outcome(&mut root, &mut boot, &mut status, outcome);
+    // Also if nothing was found: the real root's first stage looks for what appears later.
+    let units = boot.report.keep(handover::hand_over(&mut root, result.provisioned().is_some())).flatten();
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
-    if let Some((_, provisioned)) = &mut done.provisioned {
-        provisioned.settled = done.again && !changes;
-    }
     if changes {
         boot.report.keep(root.keep_unlabelled());
     }
-    let writable = write(&mut root, &mut boot, &mut done);
+    if let LocalResult::Provisioned(_, provisioned) = &mut result {
+        provisioned.has_changes = changes;
+    }
+    let (result, writable) = write(&mut root, &mut boot, result);
+    let is_written = !root.is_unwritten();
     drop(stage);
-    let (messages, first) = end(&mut root, &mut boot, &mut status, &done);
+    let (messages, first) = end(&mut root, &mut boot, &mut status, &result);
     if let Some(units) = units {
-        // Errors are ignored in a boot without work. The module that sets hotplug up reports them.
-        let instance =
-            done.provisioned.as_ref().filter(|_| first.is_some()).map(|(_, provisioned)| &provisioned.instance);
+        // Of no interest in a boot without work. The module that sets it up reports what is wrong.
+        let instance = result.provisioned().filter(|_| first.is_some()).map(|provisioned| &provisioned.instance);
         let source = |instance| hotplug::source(&root, boot.config_and_report().0, instance, &mut Report::new());
         let adds = instance.and_then(source).is_some();
         boot.report.keep(units.start(&mut root, first, adds));
     }
-    if !done.is_provisioned() || !done.written {
+    if result.origin().is_none() {
         boot.report.keep(status.save_in_run(&mut root, false));
     } else if changes {
         save(&mut root, &mut boot, &status, &messages);
@@ -84,19 +84,19 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         let lines = logging::to_file_lines(&messages);
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
     }
-    record(&mut root, &mut boot, &done);
+    record(&mut root, &mut boot, &result);
     boot.report.keep(root.relabel_later());
     commit(&mut root, &mut boot.report);
     rescue(&status, &mut root, &mut boot.report);
     drop(writable);
     let mut problems = boot.errors_and_warnings();
-    if !done.written {
+    if !is_written {
         problems.insert(
             0,
             "not everything could be written before the pivot: the real root's first stage tries again".into(),
         );
     }
-    Ended { problems, written: done.written }
+    Ended { problems, written: is_written }
 }
 
 /// The local stage of a real root that no initramfs provisioned. Returns the errors.
@@ -106,80 +106,97 @@ pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<S
         return Vec::new();
     }
     let outside = ThisMachine::new();
-    begin(&outside, LOCAL);
+    begin(&outside, Stage::Local);
     let mut boot = Boot::new(root, machine, options, &outside);
     show_running(root, &mut boot.report, boot.start);
-    let stage = Event::start(LOCAL, PROVISIONING);
+    let stage = start_event();
     let outcome = search(root, &mut boot);
-    in_real_root(root, boot, outcome, stage, false)
+    in_real_root(root, boot, outcome, stage)
 }
 
 /// Leaves in status.json that the stage runs: the search may take minutes, and the next stage looks whether this one was killed.
 fn show_running(root: &mut Root, report: &mut Report, start: f64) {
     let mut status = Status::new();
-    status.begin(LOCAL, start);
+    status.begin(Stage::Local, start);
     report.keep(status.save_in_run(root, false));
     commit(root, report);
 }
 
 /// The local stage of the real root after an initramfs that found nothing: a drive may have appeared since.
 /// Returns the errors, or None if there still is nothing.
-pub fn again(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
-    after_nothing(root, machine, options, find::find_again, false)
+pub fn after_nothing(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
+    provision_found(root, machine, options, search::find_on_drives, in_real_root)
 }
 
 /// The local stage, run from the network stage if nothing was found before: asks the services that the
 /// machine certainly has, over the running system's network. Returns the errors, or None if this does not
 /// apply or no service answers.
 pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
-    after_nothing(root, machine, options, find::find_service, true)
+    provision_found(root, machine, options, search::find_service, with_network)
 }
 
-/// Runs the local stage with the result of `find`, if this boot has no instance yet; `late` as in
-/// [`in_real_root`].
-fn after_nothing(
+/// Has `provision` provision the running system with what `find` finds, if this boot has no instance yet.
+fn provision_found(
     root: &mut Root,
     machine: &Machine,
     options: &Options,
     find: fn(&Root, &mut Boot) -> Option<Found>,
-    late: bool,
+    provision: fn(&mut Root, Boot, Outcome, Event) -> Vec<String>,
 ) -> Option<Vec<String>> {
-    if Applied::read(root)?.provisioned || disabled(root, machine).is_some() {
+    if LocalStage::result(root)?.is_complete() || disabled(root, machine).is_some() {
         return None;
     }
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, options, &outside);
     let found = find(root, &mut boot)?;
-    let stage = Event::start(LOCAL, PROVISIONING);
-    Some(in_real_root(root, boot, Outcome::Read(Box::new(found)), stage, late))
+    let stage = start_event();
+    Some(provision(root, boot, Outcome::Read(Box::new(found)), stage))
 }
 
-/// Provisions the running system and ends the stage. With `late`, the network is already up with an earlier
-/// configuration, so it is reloaded if its files change.
-fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event, late: bool) -> Vec<String> {
+/// Provisions the running system and ends the stage, before the network is up.
+fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
     let mut status = Status::new();
-    let mut done = provision_outcome(root, &mut boot, &mut status, outcome);
-    let reload = late && refresh::has_new_network(root);
-    let _writable = write(root, &mut boot, &mut done);
-    if reload && let Some(renderer) = network::renderer(root, &boot.image, &mut boot.report) {
+    let result = provision_outcome(root, &mut boot, &mut status, outcome);
+    let (result, _writable) = write(root, &mut boot, result);
+    end_in_real_root(root, boot, status, result, stage)
+}
+
+/// Like [`in_real_root`], with a network that is up with an earlier configuration: it is reloaded if its files change.
+fn with_network(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
+    let mut status = Status::new();
+    let result = provision_outcome(root, &mut boot, &mut status, outcome);
+    let is_new = refresh::has_new_network(root);
+    let (result, _writable) = write(root, &mut boot, result);
+    if is_new && let Some(renderer) = network::renderer(root, &boot.image, &mut boot.report) {
         boot.report.keep(refresh::reload(root, renderer));
     }
+    end_in_real_root(root, boot, status, result, stage)
+}
+
+/// Ends the stage in the running system. Returns the errors.
+fn end_in_real_root(root: &mut Root, mut boot: Boot, mut status: Status, result: Local, stage: Event) -> Vec<String> {
     drop(stage);
-    let (messages, _) = end(root, &mut boot, &mut status, &done);
-    if done.is_provisioned() {
+    let (messages, _) = end(root, &mut boot, &mut status, &result);
+    if result.provisioned().is_some() {
         save(root, &mut boot, &status, &messages);
     } else {
         boot.report.keep(status.save_in_run(root, false));
     }
-    record(root, &mut boot, &done);
+    record(root, &mut boot, &result);
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     boot.errors()
 }
 
+/// Begins the stage's event.
+fn start_event() -> Event {
+    let (name, description) = Stage::Local.event();
+    Event::start(name, description)
+}
+
 /// Logs and prints the line that begins a stage.
-pub(super) fn begin(outside: &dyn crate::system::Outside, action: &str) {
-    let line = welcome(action);
+pub(super) fn begin(outside: &dyn crate::system::Outside, stage: Stage) {
+    let line = welcome(stage);
     log::debug!("{line}");
     outside.show(Screen::Stderr, &(line + "\n"));
 }
@@ -189,53 +206,37 @@ fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
     let _event = Event::start("search", "searching for the datasource");
     let deadline = super::deadline(boot.machine);
     super::extend_timeout(std::env::var_os("NOTIFY_SOCKET"), deadline);
-    find::find(root, boot, deadline)
+    search::find(root, boot, deadline)
 }
 
-/// The result of the local stage.
-#[derive(Default)]
-struct Done {
-    /// Whether the last boot had the same instance.
-    again: bool,
-    /// Whether the instance is another machine's: the real root asks again for this machine's.
-    is_others: bool,
-    /// Whether the search is left to the real root, because only there the datasource can be read.
-    later: bool,
-    /// Whether everything was written: no change failed for lack of space or on a read-only disk.
-    written: bool,
-    /// The provisioned instance: its description for the log, and the facts that decide which later stages have work. None if
-    /// nothing was found.
-    provisioned: Option<(String, Provisioned)>,
-}
+/// How the stage went, with what it provisioned.
+type Local = LocalResult<Provisioned>;
 
-impl Done {
-    fn is_provisioned(&self) -> bool {
-        self.provisioned.is_some()
-    }
-}
-
-/// Provisions the root from the search's result. Nothing is committed yet.
-fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Done {
-    status.begin(LOCAL, boot.start);
-    let mut is_others = false;
-    let (instance, place) = match outcome {
+/// Provisions the root with what was found. Nothing is committed yet.
+fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Local {
+    status.begin(Stage::Local, boot.start);
+    let (instance, origin, summary) = match outcome {
         Outcome::Nothing(why) => {
             boot.report.warn(why);
             boot.log();
-            return Done::default();
+            return LocalResult::Nothing;
         }
         Outcome::Later(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");
-            return Done { later: true, ..Done::default() };
+            return LocalResult::Deferred(why);
         }
-        Outcome::Same(instance) => (*instance, None),
+        Outcome::Same(instance) => {
+            let origin = if is_last(root, &instance) { Origin::Kept } else { Origin::Resumed };
+            let summary = as_before(&instance);
+            (*instance, origin, summary)
+        }
         Outcome::Others(instance, why) => {
             boot.report.warn(format_args!(
                 "no service answers, so this machine keeps the instance {} of the machine that its disk is from: {why}",
                 instance.instance_id
             ));
-            is_others = true;
-            (*instance, None)
+            let summary = as_before(&instance);
+            (*instance, Origin::Borrowed, summary)
         }
         Outcome::Read(found) => {
             let Found { mut instance, place } = *found;
@@ -243,35 +244,36 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             source::describe(&mut instance);
             warn_of_problems(boot, &instance, &place);
             log::debug!("Detected {}", instance.class);
-            (instance, Some(place))
+            let origin = if is_last(root, &instance) { Origin::Reread } else { Origin::New };
+            let summary = format!("instance {} from {place}", instance.instance_id);
+            (instance, origin, summary)
         }
     };
     status.set_datasource(&state::description(&instance));
-    let again = state::last_id(root).as_deref() == Some(&instance.instance_id);
-    let complete = provision::provision(root, boot, &instance, place.is_some()) && !is_others;
+    let is_complete = provision::provision(root, boot, &instance, origin.is_read()) && origin != Origin::Borrowed;
     network::rename_links(root, boot.machine, &mut boot.report);
     boot.log();
-    let id = &instance.instance_id;
-    let summary =
-        place.as_ref().map_or(format!("instance {id} as before"), |place| format!("instance {id} from {place}"));
-    let read = place.is_some();
-    Done {
-        provisioned: Some((summary, Provisioned { instance, read, complete, settled: false })),
-        again,
-        is_others,
-        ..Done::default()
-    }
+    LocalResult::Provisioned(origin, Provisioned { instance, summary, is_complete, has_changes: true })
 }
 
-/// Commits the provisioned root. Returns a guard if the root's file system was made writable for that.
-fn write(root: &mut Root, boot: &mut Boot, done: &mut Done) -> Option<Writable> {
+/// Whether the last boot had this instance.
+fn is_last(root: &Root, instance: &Instance) -> bool {
+    state::last_id(root).as_deref() == Some(&instance.instance_id)
+}
+
+/// How the log describes an instance that was not read again.
+fn as_before(instance: &Instance) -> String {
+    format!("instance {} as before", instance.instance_id)
+}
+
+/// Writes what was provisioned. Returns the result after that, and a guard if the root's file system was made writable for it.
+fn write(root: &mut Root, boot: &mut Boot, result: Local) -> (Local, Option<Writable>) {
     let _event = Event::start("write", "writing what was provisioned");
     let writable = boot.report.keep(root.make_writable()).flatten();
     boot.report.keep(network::divert(root));
     boot.report.keep(credentials::leave(root));
     commit(root, &mut boot.report);
-    done.written = !root.is_unwritten();
-    writable
+    (if root.is_unwritten() { result.unwritten() } else { result }, writable)
 }
 
 /// Ends the stage in status.json. Returns its messages for the log, and the first stage that is left to run.
@@ -279,18 +281,19 @@ fn end(
     root: &mut Root,
     boot: &mut Boot,
     status: &mut Status,
-    done: &Done,
-) -> (Vec<logging::Message>, Option<handover::Later>) {
-    if let Some((summary, _)) = &done.provisioned {
-        let how = if done.written { "provisioned" } else { "not all of it could be written" };
-        log::info!("{summary}: {how} in {:.3} s", status::uptime() - boot.start);
+    result: &Local,
+) -> (Vec<logging::Message>, Option<Stage>) {
+    if let Some(provisioned) = result.provisioned() {
+        let how = if result.origin().is_some() { "provisioned" } else { "not all of it could be written" };
+        log::info!("{}: {how} in {:.3} s", provisioned.summary, status::uptime() - boot.start);
     }
     boot.log();
-    status.end(LOCAL, &boot.report);
-    // With changes still unwritten, every later stage has to run.
-    let provisioned = done.provisioned.as_ref().filter(|_| done.written);
-    let first = provisioned.map(|(_, provisioned)| demand::leave(root, boot, status, provisioned));
-    let first = first.and_then(|first| boot.report.keep(first)).unwrap_or(Some(handover::Later::Local));
+    status.end(Stage::Local, &boot.report);
+    let first = match result {
+        LocalResult::Provisioned(origin, provisioned) => schedule::skip_idle(root, boot, status, *origin, provisioned),
+        _ => Ok(Some(Stage::Local)),
+    };
+    let first = boot.report.keep(first).unwrap_or(Some(Stage::Local));
     (logging::take(), first)
 }
 
@@ -302,14 +305,10 @@ fn save(root: &mut Root, boot: &mut Boot, status: &Status, messages: &[logging::
     boot.report.keep(own_log(root, &boot.image.own));
 }
 
-/// Records this stage's result for the later ones.
-fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
-    let (start, finished) = (boot.start, status::uptime());
-    let provisioned = done.is_provisioned() && done.written && !done.is_others;
-    let read = done.provisioned.as_ref().is_some_and(|(_, provisioned)| provisioned.read);
-    let later = done.later || !done.written;
-    let applied = Applied { start, finished, provisioned, read, later, again: done.again };
-    boot.report.keep(applied.write(root));
+/// Records for the other stages how this one went.
+fn record(root: &mut Root, boot: &mut Boot, result: &Local) {
+    let stage = LocalStage { start: boot.start, finished: status::uptime(), result: result.to_record() };
+    boot.report.keep(stage.write(root));
 }
 
 fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
@@ -368,10 +367,10 @@ mod tests {
         let text = std::fs::read_to_string(dir.0.join("run/cloud-init/status.json")).unwrap();
         assert!(text.contains("\"stage\": \"init-local\"") && text.contains("\"start\": 1.5"), "{text}");
         let mut status = Status::load(&root);
-        status.note_killed("init");
-        assert_eq!(status.errors_of(LOCAL), ["the stage init-local was killed before its end"]);
+        status.note_killed(Stage::Network);
+        assert_eq!(status.errors_of(Stage::Local), ["the stage init-local was killed before its end"]);
         // Its end takes the place of that file.
-        status.end(LOCAL, &Report::new());
+        status.end(Stage::Local, &Report::new());
         status.save(&mut root).unwrap();
         assert_eq!(root.commit(), []);
         assert_eq!(Status::load(&root), status);

@@ -77,7 +77,7 @@ impl Before {
             log::info!("the last boot was cut off: files are written again after the user's commands");
             let has_run = |m: &&&Module| {
                 let mark = format!("config_{}", m.name);
-                m.provision.is_some() && state::is_done(root, instance, &mark, m.frequency)
+                m.before_pivot.is_some() && state::is_done(root, instance, &mark, m.frequency)
             };
             let half = |m: &&Module| FileHalf { module: m.name.into(), paths: Vec::new(), error: String::new() };
             before.halves.extend(MODULES.iter().filter(has_run).map(half).map(|half| (half, None)));
@@ -154,14 +154,14 @@ mod tests {
         boot.config = Some(yaml::parse("t", &config).unwrap().into());
         assert!(has_early_commands(&root, &boot, &instance));
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
-        run.stage(Stage::Init, Half::Provision);
+        run.stage(Stage::Network, Half::BeforePivot);
         let halves = run.into_noted().unwrap();
         note(&mut root, &instance, halves).unwrap();
         commit(&mut root, &mut boot.report);
         let errors = boot.errors();
         assert!(errors.len() == 1 && errors[0].contains("\"late\" is not known here"), "{errors:?}");
         let mut status = Status::new();
-        status.end("init-local", &boot.report);
+        status.end(Stage::Local, &boot.report);
         assert!(root.text("/home/a/.ssh/authorized_keys").contains("AAAA"));
         let host_key = root.text("/etc/ssh/ssh_host_ed25519_key");
 
@@ -177,7 +177,7 @@ mod tests {
         };
         accounts("etc/passwd", "late:x:77:77::/:/bin/sh\n");
         accounts("etc/group", "late:x:77:\n");
-        Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Init, Half::Live);
+        Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Network, Half::Running);
         assert_eq!(boot.errors(), [""; 0]);
         assert!(root.text("/etc/ssh/keys/a").contains(KEY), "{:?}", root.list("/etc/ssh"));
         assert_eq!(root.text("/etc/ssh/ssh_host_ed25519_key"), host_key);
@@ -203,7 +203,7 @@ mod tests {
         let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         boot.config = Some(yaml::parse("t", config).unwrap().into());
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
-        run.stage(Stage::Init, Half::Provision);
+        run.stage(Stage::Network, Half::BeforePivot);
         let halves = run.into_noted().unwrap();
         note(&mut root, &instance, halves).unwrap();
         // /run is emptied by a reboot.
@@ -214,7 +214,7 @@ mod tests {
             commit(&mut root, &mut boot.report);
             dir.write("etc/ssh/sshd_config", "Port 2222\n");
             let before = Before::look(&mut root, &mut boot, &instance);
-            Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Init, Half::Live);
+            Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Network, Half::Running);
             assert_eq!(is_set(&root), is_first);
         }
         assert_eq!(boot.errors(), [""; 0]);

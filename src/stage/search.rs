@@ -30,7 +30,7 @@ const UNCERTAIN: Duration = Duration::from_millis(1500);
 const COLDPLUG: Duration = Duration::from_secs(30);
 
 /// How long reading the drives may take in the real root.
-const AGAIN: Duration = Duration::from_secs(10);
+const REREAD: Duration = Duration::from_secs(10);
 
 /// How long a service may take in the real root that did not answer in the initramfs.
 const SERVED: Duration = Duration::from_secs(30);
@@ -65,11 +65,11 @@ pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
 
 /// Looks at the drives and seeds that are present, without waiting and without asking a service. For the real
 /// root, after an initramfs that found nothing.
-pub fn find_again(root: &Root, boot: &mut Boot) -> Option<Found> {
+pub fn find_on_drives(root: &Root, boot: &mut Boot) -> Option<Found> {
     let mut drives = Drives::new(&source::labels(&boot.image.config), Places::default());
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
-    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(AGAIN));
+    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(REREAD));
     let found = present(&mut search, &mut drives, &names);
     let report = search.take_report();
     boot.absorb(report);
@@ -136,152 +136,200 @@ fn present(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option
 
 fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadline) -> Outcome {
     let mut search = Search::new(boot.machine, root, &boot.image.config, deadline);
-    let outcome = look(&mut search, &boot.image.own, drives, deadline);
+    let outcome = look(&mut search, &boot.image.own, drives);
     let report = search.take_report();
     boot.absorb(report);
     outcome
 }
 
-fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadline) -> Outcome {
-    let (root, machine, config) = (search.root, search.machine, search.config);
+/// A search that has not found the machine's own instance in the cache.
+struct Finder<'s, 'a> {
+    search: &'s mut Search<'a>,
+    drives: &'s mut Drives,
+    facts: Facts<'a>,
+    verdicts: detect::Report,
+    /// The sources of the list, in its order.
+    names: Vec<String>,
+    /// The last boot's instance.
+    cached: Option<Instance>,
+    /// Whether a service served this machine on the last boot. Then drives are not looked for.
+    served: bool,
+}
+
+fn look<'a>(search: &mut Search<'a>, own: &'a Value, drives: &mut Drives) -> Outcome {
+    let (root, machine) = (search.root, search.machine);
     let cached = state::cached(root);
-    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, root, machine, config)) {
-        return Outcome::Same(Box::new(instance.clone()));
-    }
+    let cached = match cached {
+        Some(instance) if is_this_machine(&instance, root, machine, search.config) => {
+            return Outcome::Same(Box::new(instance));
+        }
+        cached => cached,
+    };
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
-    let report = detect::identify(&facts, &candidates());
-    let names = choose::names(&report, &facts);
-    let alone = facts.requested.lists_none() && names.iter().all(|name| none::SOURCE.is_named(name));
-    if alone {
-        return cached
-            .map_or_else(|| Outcome::Read(Box::new(none::found(search))), |known| Outcome::Same(Box::new(known)));
-    }
-    if let Some(found) = present(search, drives, &names) {
-        // A kernel command line or DMI may give only part of the data, such as `ds=` with an instance-id; a
-        // drive whose driver is still loading may have the rest.
-        let is_partial = found.instance.user_data.is_none();
-        let more_drives = is_partial && !root.is_live() && coldplugged(drives, machine, deadline);
-        let found = if more_drives { present(search, drives, &names).unwrap_or(found) } else { found };
-        return Outcome::Read(Box::new(found));
-    }
-    // A machine that was served by a service on the last boot is not checked for a drive.
+    let verdicts = detect::identify(&facts, &candidates());
+    let names = choose::names(&verdicts, &facts);
     let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
-    if root.has_run()
-        && !root.is_live()
-        && !served
-        && drives.use_drivers(Drivers::of(machine, root.path()))
-        && let Some(found) = present(search, drives, &names)
-    {
-        return Outcome::Read(Box::new(found));
-    }
-    if !root.is_live()
-        && let Some(why) = choose::left_to_real_root(&report, &facts)
-    {
-        return Outcome::Later(why);
-    }
-    let services = if served { Vec::new() } else { choose::services(&report, &facts) };
-    drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
-    let (jobs, budget) = jobs(search, &services);
-    // A drive, even one whose driver is still loading, takes precedence over a service and over the last
-    // boot's instance.
-    if !served
-        && coldplugged(drives, machine, deadline)
-        && let Some(found) = present(search, drives, &names)
-    {
-        return Outcome::Read(Box::new(found));
-    }
-    let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
-    let asks = !jobs.is_empty();
-    let others = cached.as_ref().is_some_and(|c| is_of_another_machine(c, machine));
-    // A cached DataSourceNone does not count as known.
-    let known = cached.as_ref().filter(|c| !others && !none::SOURCE.is_named(&c.source));
-    let budgets = known.map(|_| KNOWN).into_iter().chain(budget);
-    let limit = budgets.fold(deadline, Deadline::at_most);
-    if let Some(found) = ask_services(search, &services, jobs, drives, &names, limit) {
-        return Outcome::Read(found);
-    }
-    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(since_udev(machine))) };
-    if cached.is_none()
-        && (due || !asks)
-        && let Some(found) = wait_for_drive(search, drives, &names, limit)
-    {
-        return Outcome::Read(Box::new(found));
-    }
-    if let Some(instance) = cached {
-        // If the service answered, data hidden from the initramfs cannot matter.
-        if !root.is_live()
-            && !served
-            && let Some(why) = choose::unseen(&names, &facts, &instance)
+    Finder { search, drives, facts, verdicts, names, cached, served }.find()
+}
+
+impl Finder<'_, '_> {
+    /// Tries drives, then services, then the last boot's instance.
+    fn find(mut self) -> Outcome {
+        if self.lists_only_none() {
+            let none = || Outcome::Read(Box::new(none::found(self.search)));
+            return self.cached.map_or_else(none, |known| Outcome::Same(Box::new(known)));
+        }
+        if let Some(found) = self.on_present_drive().or_else(|| self.with_drivers_of_root()) {
+            return Outcome::Read(Box::new(found));
+        }
+        if !self.search.root.is_live()
+            && let Some(why) = choose::left_to_real_root(&self.verdicts, &self.facts)
         {
             return Outcome::Later(why);
         }
-        let reasons = search.problems().join("; ");
-        if asks && others {
-            return Outcome::Others(Box::new(instance), reasons);
+        let services = if self.served { Vec::new() } else { choose::services(&self.verdicts, &self.facts) };
+        self.drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
+        let (jobs, budget) = jobs(self.search, &services);
+        if let Some(found) = self.on_drive_of_loading_driver() {
+            return Outcome::Read(Box::new(found));
         }
-        log::info!("no datasource answers: the instance {} of the last boot stays ({reasons})", instance.instance_id);
-        return Outcome::Same(Box::new(instance));
+        let is_due = choose::drive_is_due(&self.verdicts, &self.facts) && !jobs.iter().any(|job| job.replaces_drive);
+        let asks = !jobs.is_empty();
+        let limit = self.service_limit(budget);
+        if let Some(found) = self.ask_services(&services, jobs, limit) {
+            return Outcome::Read(found);
+        }
+        if self.cached.is_none()
+            && (is_due || !asks)
+            && let Some(found) = self.wait_for_drive(is_due)
+        {
+            return Outcome::Read(Box::new(found));
+        }
+        if let Some(cached) = self.cached.take() {
+            return self.keep(cached, asks);
+        }
+        if self.facts.requested.lists_none() && none::is_configured(self.search) {
+            return Outcome::Read(Box::new(none::found(self.search)));
+        }
+        let unread = choose::unread(&self.verdicts, &self.facts);
+        Outcome::Nothing(reason(self.search, self.drives, &unread, is_due))
     }
-    if facts.requested.lists_none() && none::is_configured(search) {
-        return Outcome::Read(Box::new(none::found(search)));
-    }
-    Outcome::Nothing(reason(search, drives, &choose::unread(&report, &facts), due))
-}
 
-/// Asks the services, and takes a drive that appears meanwhile instead if it is a source.
-fn ask_services(
-    search: &mut Search,
-    services: &[Service],
-    mut jobs: Vec<Job>,
-    drives: &mut Drives,
-    names: &[String],
-    limit: Deadline,
-) -> Option<Box<Found>> {
-    while !jobs.is_empty() {
-        match race(search, std::mem::take(&mut jobs), drives, limit) {
-            Some(Winner::Service(found)) => return Some(found),
-            Some(Winner::Drive) => {
-                if let Some(found) = source::find_local(search, names) {
-                    return Some(Box::new(found));
+    /// Whether the list has no source but None.
+    fn lists_only_none(&self) -> bool {
+        self.facts.requested.lists_none() && self.names.iter().all(|name| none::SOURCE.is_named(name))
+    }
+
+    fn present(&mut self) -> Option<Found> {
+        present(self.search, self.drives, &self.names)
+    }
+
+    /// The instance on a drive, or in a seed, that is there.
+    fn on_present_drive(&mut self) -> Option<Found> {
+        let found = self.present()?;
+        // A kernel command line or DMI may give only part of the data, such as `ds=` with an instance-id; a
+        // drive whose driver is still loading may have the rest.
+        let is_partial = found.instance.user_data.is_none();
+        let has_more = is_partial && !self.search.root.is_live() && self.coldplugged();
+        Some(if has_more { self.present().unwrap_or(found) } else { found })
+    }
+
+    /// The instance on a drive for which the new root has the driver.
+    fn with_drivers_of_root(&mut self) -> Option<Found> {
+        let root = self.search.root;
+        let may_load = root.has_run() && !root.is_live() && !self.served;
+        let loads = may_load && self.drives.use_drivers(Drivers::of(self.search.machine, root.path()));
+        loads.then(|| self.present()).flatten()
+    }
+
+    /// The instance on a drive whose driver udev has just loaded: it takes precedence over a service and over the last boot's
+    /// instance.
+    fn on_drive_of_loading_driver(&mut self) -> Option<Found> {
+        let has_more = !self.served && self.coldplugged();
+        has_more.then(|| self.present()).flatten()
+    }
+
+    /// Waits until udev has loaded the drivers of the present devices. Returns whether drives have appeared since
+    /// the last scan.
+    fn coldplugged(&mut self) -> bool {
+        let deadline = self.search.deadline;
+        if !settle(&self.search.machine.base.join("run/udev"), deadline.at_most(COLDPLUG)) {
+            log::info!("udev is still busy: a drive that it is about to show is not waited for");
+        }
+        self.drives.appeared(deadline).is_ok_and(|found| !found.is_empty())
+    }
+
+    /// Whether the last boot's instance is another machine's.
+    fn is_of_others(&self) -> bool {
+        self.cached.as_ref().is_some_and(|c| is_of_another_machine(c, self.search.machine))
+    }
+
+    /// How long services may take: at most `budget`, and less if the last boot's instance can be used instead.
+    fn service_limit(&self, budget: Option<Duration>) -> Deadline {
+        // A cached instance of None does not count.
+        let known = self.cached.as_ref().filter(|c| !self.is_of_others() && !none::SOURCE.is_named(&c.source));
+        known.map(|_| KNOWN).into_iter().chain(budget).fold(self.search.deadline, Deadline::at_most)
+    }
+
+    /// Asks the services, and takes a drive that appears meanwhile instead if it is a source.
+    fn ask_services(&mut self, services: &[Service], mut jobs: Vec<Job>, limit: Deadline) -> Option<Box<Found>> {
+        while !jobs.is_empty() {
+            match race(self.search, std::mem::take(&mut jobs), self.drives, limit) {
+                Some(Winner::Service(found)) => return Some(found),
+                Some(Winner::Drive) => {
+                    if let Some(found) = source::find_local(self.search, &self.names) {
+                        return Some(Box::new(found));
+                    }
+                    // The drive was not a source, or one that only adds to a service's data.
+                    if !limit.passed() {
+                        jobs = self::jobs(self.search, services).0;
+                    }
                 }
-                // The drive was not a source, or one that only adds to a service's data.
-                if !limit.passed() {
-                    jobs = self::jobs(search, services).0;
+                None => {}
+            }
+        }
+        self.search.take_otherwise().map(Box::new)
+    }
+
+    /// Waits for a drive that is a source: until the deadline if one is due.
+    fn wait_for_drive(&mut self, is_due: bool) -> Option<Found> {
+        let deadline = self.search.deadline;
+        let uncertain = || deadline.at_most(UNCERTAIN.saturating_sub(since_udev(self.search.machine)));
+        let limit = if is_due { deadline } else { uncertain() };
+        while !limit.passed() {
+            match self.drives.wait(limit, None) {
+                Ok(found) if found.is_empty() => return None,
+                Ok(_) => {
+                    self.search.set_drives(self.drives.seen());
+                    if let Some(found) = source::find_local(self.search, &self.names) {
+                        return Some(found);
+                    }
+                }
+                Err(e) => {
+                    self.search.problem(e.to_string());
+                    return None;
                 }
             }
-            None => {}
         }
+        None
     }
-    search.take_otherwise().map(Box::new)
-}
 
-/// Waits until the limit for a drive that is a source.
-fn wait_for_drive(search: &mut Search, drives: &mut Drives, names: &[String], limit: Deadline) -> Option<Found> {
-    while !limit.passed() {
-        match drives.wait(limit, None) {
-            Ok(found) if found.is_empty() => return None,
-            Ok(_) => {
-                search.set_drives(drives.seen());
-                if let Some(found) = source::find_local(search, names) {
-                    return Some(found);
-                }
-            }
-            Err(e) => {
-                search.problem(e.to_string());
-                return None;
-            }
+    /// Keeps the last boot's instance, unless what the initramfs cannot see may have another. `asked`: services were asked.
+    fn keep(&self, cached: Instance, asked: bool) -> Outcome {
+        // If a service served the machine, what the initramfs cannot see does not matter.
+        if !self.search.root.is_live()
+            && !self.served
+            && let Some(why) = choose::unseen(&self.names, &self.facts, &cached)
+        {
+            return Outcome::Later(why);
         }
+        let reasons = self.search.problems().join("; ");
+        if asked && is_of_another_machine(&cached, self.search.machine) {
+            return Outcome::Others(Box::new(cached), reasons);
+        }
+        log::info!("no datasource answers: the instance {} of the last boot stays ({reasons})", cached.instance_id);
+        Outcome::Same(Box::new(cached))
     }
-    None
-}
-
-/// Waits until udev has loaded the drivers of the present devices. Returns whether drives have appeared since
-/// the last scan.
-fn coldplugged(drives: &mut Drives, machine: &Machine, deadline: Deadline) -> bool {
-    if !settle(&machine.base.join("run/udev"), deadline.at_most(COLDPLUG)) {
-        log::info!("udev is still busy: a drive that it is about to show is not waited for");
-    }
-    drives.appeared(deadline).is_ok_and(|found| !found.is_empty())
 }
 
 /// How long systemd-udevd has been running; zero if it is not, or if the clock was set since then: udev may have loaded the

@@ -1,0 +1,109 @@
+//! The lists of modules in the configuration: which entries they have, and which of them are skipped.
+
+use super::{Half, Run};
+use crate::base::report::Report;
+use crate::document::Value;
+use crate::instance::Frequency;
+use crate::module::{self, Module};
+use crate::root::Stage;
+
+/// An entry of a stage's module list.
+pub(super) struct Entry {
+    pub(super) module: &'static Module,
+    pub(super) frequency: Frequency,
+    pub(super) args: Vec<String>,
+}
+
+/// Parses `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module
+/// list). Entries that cannot run are reported in one half only.
+pub(super) fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
+    let name = name_of(value)?;
+    let (frequency, args) = match value {
+        Value::List(list) => {
+            let args = list.iter().skip(2).filter_map(Value::text).collect();
+            (list.get(1).and_then(Value::text), args)
+        }
+        Value::Map(map) => {
+            let args = map.get("args").and_then(Value::as_list).unwrap_or_default();
+            (map.get("frequency").and_then(Value::text), args.iter().filter_map(Value::text).collect())
+        }
+        _ => (None, Vec::new()),
+    };
+    let Some(module) = module::find(&name) else {
+        if half == Half::BeforePivot && module::is_removed(&name) {
+            log::info!("module {name} was removed from cloud-init: its name is ignored");
+        } else if half == Half::BeforePivot {
+            report.warn(format_args!("Could not find module named {name}"));
+        }
+        return None;
+    };
+    let frequency = frequency.as_deref().map(str::trim).filter(|word| !word.is_empty());
+    let frequency = frequency.map(Frequency::named).unwrap_or(Some(module.frequency));
+    if frequency.is_none() {
+        report.warn(format_args!(
+            "module {name}: expected always, once-per-instance or once: its default frequency is used"
+        ));
+    }
+    Some(Entry { module, frequency: frequency.unwrap_or(module.frequency), args })
+}
+
+/// The module that an entry of a list names.
+fn name_of(entry: &Value) -> Option<String> {
+    match entry {
+        Value::List(list) => list.first()?.text(),
+        Value::Map(map) => map.get("name")?.text(),
+        name => name.as_str().map(str::to_owned),
+    }
+}
+
+impl Run<'_, '_> {
+    /// The entries of a stage's list.
+    pub(super) fn entries(&mut self, stage: Stage, half: Half) -> Vec<Entry> {
+        let (config, report) = self.boot.config_and_report();
+        let list = config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
+        let entries = list.iter().filter_map(|v| entry(v, half, report)).collect();
+        self.boot.log();
+        entries
+    }
+
+    /// Whether the list of any stage names the module.
+    pub fn is_listed(&self, module: &Module) -> bool {
+        Stage::WITH_MODULES.iter().any(|stage| {
+            let list = self.boot.config().get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
+            list.iter()
+                .any(|entry| name_of(entry).is_some_and(|n| module::find(&n).is_some_and(|m| m.name == module.name)))
+        })
+    }
+
+    /// Logs in cloud-init's words which modules of a list are skipped, and why: tools look for these lines.
+    pub(super) fn log_skipped(&self, entries: &[Entry]) {
+        let names = |skipped: &dyn Fn(&Module) -> bool| {
+            let names: Vec<&str> = entries.iter().map(|e| e.module).filter(|m| skipped(m)).map(|m| m.name).collect();
+            Some(names.join(",")).filter(|names| !names.is_empty())
+        };
+        if let Some(names) = names(&|m| !self.has_key(m)) {
+            log::info!("Skipping modules '{names}' because no applicable config is provided.");
+        }
+        if let Some(names) = names(&|m| self.has_key(m) && !self.is_requested(m)) {
+            let distro = self.boot.image.distro.name;
+            log::info!(
+                "Skipping modules '{names}' because they are not verified on distro '{distro}'.  To run anyway, add them to \
+                 'unverified_modules' in config."
+            );
+        }
+    }
+
+    fn has_key(&self, module: &Module) -> bool {
+        module.keys.is_empty() || module.keys.iter().any(|k| self.boot.config().get(k).is_some())
+    }
+
+    /// Whether the cloud-config has a key of the module, and the module is for this distribution.
+    pub(super) fn is_requested(&self, module: &Module) -> bool {
+        let unverified = || {
+            let list = self.boot.config().get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
+            list.iter().filter_map(Value::as_str).any(|name| module::find(name).is_some_and(|m| m.name == module.name))
+        };
+        self.has_key(module)
+            && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
+    }
+}

@@ -1,0 +1,266 @@
+//! Tests of which modules run, when and how often.
+
+use super::call::Task;
+use super::list::entry;
+use super::*;
+use crate::base::report::Report;
+use crate::base::report::Severity;
+use crate::base::testing::TempDir;
+use crate::document::yaml;
+use crate::drive::devices::Places;
+use crate::machine::Machine;
+use crate::module::fake_disks::Disks;
+use crate::root::{Command, Use};
+use crate::stage::Options;
+use crate::system::{Context, Nothing};
+
+/// A program that makes RSA keys, as far as its name says.
+fn add_ssh_keygen(dir: &TempDir) {
+    dir.write("usr/bin/ssh-keygen", "");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+}
+
+#[test]
+fn the_rsa_host_key_is_made_in_the_background_whatever_the_final_list_has() {
+    let made = |config: &str| {
+        let dir = TempDir::new("at-end");
+        add_ssh_keygen(&dir);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        let mut had = Vec::new();
+        for _ in 0..2 {
+            let mut run = Run::new(&mut root, &mut boot, &instance);
+            run.stage(Stage::Final, Half::Running);
+            had.push(run.has_background());
+            run.background();
+        }
+        assert_eq!(boot.errors(), [""; 0]);
+        let of = |c: &&Command| c.argv.join(" ").starts_with("ssh-keygen -q -t rsa");
+        let made = root.commands().iter().filter(of).count();
+        // A process is started for what is to be made alone.
+        assert_eq!(had, [made > 0, false]);
+        made
+    };
+    assert_eq!(made("{cloud_init_modules: [[ssh, always]], cloud_final_modules: [runcmd]}"), 1);
+    assert_eq!(made("{cloud_init_modules: [cc_ssh], cloud_final_modules: [], ssh_genkeytypes: [ed25519]}"), 0);
+    assert_eq!(made("{cloud_init_modules: [users_groups]}"), 0);
+}
+
+#[test]
+fn an_rsa_key_that_was_made_after_the_keys_were_printed_is_printed_in_the_background() {
+    let dir = TempDir::new("printed-without");
+    add_ssh_keygen(&dir);
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+    let machine = Machine::default();
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+    boot.config = Some(yaml::parse("t", "{cloud_final_modules: [keys_to_console]}").unwrap().into());
+    let mut run = Run::new(&mut root, &mut boot, &instance);
+    run.stage(Stage::Final, Half::Running);
+    // No list names ssh, which would make it.
+    assert!(!run.has_background());
+    run.root.write("/etc/ssh/ssh_host_rsa_key", "", Attr::root(0o600)).unwrap();
+    run.root.write("/etc/ssh/ssh_host_rsa_key.pub", "ssh-rsa AAAA root@h\n", Attr::root(0o644)).unwrap();
+    assert!(run.has_background());
+    run.background();
+    assert!(!run.has_background());
+
+    // It was there when the keys were printed.
+    let instance = Instance { instance_id: "j".into(), ..Instance::default() };
+    let mut run = Run::new(&mut root, &mut boot, &instance);
+    run.stage(Stage::Final, Half::Running);
+    assert!(!run.has_background());
+    assert_eq!(boot.errors(), [""; 0]);
+}
+
+#[test]
+fn a_password_that_the_service_brings_later_is_set() {
+    let dir = TempDir::new("later-password");
+    dir.write("etc/passwd", "a:x:1:1::/:/bin/sh\n");
+    dir.write("etc/shadow", "a:!:1:0:99999:7:::\n");
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let machine = Machine::default();
+    let mut is_set = |password: &str, from_network| {
+        let config = yaml::parse("t", &format!("{{chpasswd: {{expire: false}}, {password}}}")).unwrap();
+        let instance = Instance { instance_id: "i".into(), config, from_network, ..Instance::default() };
+        store(&mut root, &instance).unwrap();
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let config = format!(
+            "{{cloud_init_modules: [set_passwords], system_info: {{default_user: {{name: a}}}}, users: [default], {password}}}"
+        );
+        boot.config = Some(yaml::parse("t", &config).unwrap().into());
+        Run::new(&mut root, &mut boot, &instance).stage(Stage::Network, Half::BeforePivot);
+        assert_eq!(boot.errors(), [""; 0]);
+        let shadow = root.text("/etc/shadow");
+        // The user sets another.
+        root.write("/etc/shadow", "a:!:1:0:99999:7:::\n", Attr::root(0o640)).unwrap();
+        let word = password.trim_start_matches("password: ");
+        crate::system::password::verify(word, shadow.split(':').nth(1).unwrap_or_default())
+    };
+    assert!(!is_set("ssh_pwauth: false", true));
+    assert!(is_set("password: one", true));
+    assert!(!is_set("password: one", true));
+    assert!(!is_set("password: of-a-drive", false));
+    assert!(is_set("password: two", true));
+}
+
+/// What the network stage's modules run, in a tree: with `in_local_stage`, after the local stage has run those that come before services.
+fn ran(config: &str, in_local_stage: bool) -> (Vec<String>, bool) {
+    let dir = TempDir::new("early");
+    std::fs::create_dir_all(dir.0.join("proc/self")).unwrap();
+    std::fs::create_dir_all(dir.0.join("dev")).unwrap();
+    std::fs::write(dir.0.join("dev/vda"), "").unwrap();
+    std::fs::write(dir.0.join("proc/self/mounts"), "gpt/root / ext4 rw 0 0\n").unwrap();
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+    let machine = Machine::default();
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+    boot.config = Some(yaml::parse("t", config).unwrap().into());
+    let mut run = Run::new(&mut root, &mut boot, &instance);
+    let may_be_early = run.nothing_comes_first();
+    if in_local_stage {
+        run.before_services();
+    }
+    run.stage(Stage::Network, Half::Running);
+    assert_eq!(boot.errors(), [""; 0]);
+    (root.commands().iter().map(|c| c.argv.join(" ")).collect(), may_be_early)
+}
+
+#[test]
+fn what_ran_early_runs_no_second_time_and_never_before_the_users_commands() {
+    let list = "cloud_init_modules: [bootcmd, growpart, resizefs]";
+    assert_eq!(ran(&format!("{{{list}}}"), true), (vec!["resize2fs gpt/root".into()], true));
+    assert_eq!(ran(&format!("{{{list}}}"), false), (vec!["resize2fs gpt/root".into()], true));
+    let (commands, may_be_early) = ran(&format!("{{{list}, bootcmd: [sgdisk -n 0 /dev/vda]}}"), false);
+    assert!(!may_be_early && commands.len() == 2, "{commands:?}");
+    assert_eq!(ran("{cloud_init_modules: [growpart]}", true).0, [""; 0]);
+}
+
+#[test]
+fn a_disk_that_is_not_there_in_the_local_stage_is_left_to_the_network_stage() {
+    let dir = TempDir::new("early-disks");
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+    let machine = Machine::default();
+    let disks = Disks(Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &disks);
+    let config =
+        "{cloud_init_modules: [resizefs, disk_setup, mounts], mounts: [[tmpfs, /t, tmpfs]], resize_rootfs: false,
+        disk_setup: {vdb: {layout: false}}}";
+    boot.config = Some(yaml::parse("t", config).unwrap().into());
+    let is_done = |root: &Root| state::is_done(root, &instance, "config_disk_setup", Frequency::Instance);
+
+    Run::new(&mut root, &mut boot, &instance).before_services();
+    assert_eq!((root.text(run_dir::BEFORE_SERVICES).as_str(), is_done(&root)), ("resizefs\n", false));
+    assert!(!root.exists("/etc/fstab"), "what comes after it is left, too");
+
+    dir.write("sys/class/block/vdb/size", "8");
+    dir.write("dev/vdb", "");
+    Run::new(&mut root, &mut boot, &instance).before_services();
+    assert_eq!((root.text(run_dir::BEFORE_SERVICES).as_str(), is_done(&root)), ("resizefs\ndisk_setup\n", true));
+    assert!(root.exists("/etc/fstab"));
+    assert!(!state::is_done(&root, &instance, "config_mounts.live", Frequency::Instance));
+
+    let mut run = Run::new(&mut root, &mut boot, &instance);
+    run.stage(Stage::Network, Half::Running);
+    assert!(!root.exists(run_dir::BEFORE_SERVICES));
+    assert!(state::is_done(&root, &instance, "config_mounts.live", Frequency::Instance));
+    assert_eq!(boot.errors(), [""; 0]);
+}
+
+#[test]
+fn a_module_runs_as_often_as_its_entry_says() {
+    let runs = |entry: &str| {
+        let dir = TempDir::new("often");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = Machine::default();
+        for id in ["i-1", "i-1", "i-2"] {
+            let instance = Instance { instance_id: id.into(), ..Instance::default() };
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let config = format!("{{cloud_init_modules: [{entry}], bootcmd: [a]}}");
+            boot.config = Some(yaml::parse("t", &config).unwrap().into());
+            Run::new(&mut root, &mut boot, &instance).stage(Stage::Network, Half::Running);
+            assert_eq!(boot.errors(), [""; 0]);
+        }
+        let mode = root.stat("/run/cloud-init/bootcmd.sh").unwrap().attr.mode;
+        assert_eq!(mode, 0o700, "commands can hold secrets");
+        root.commands().len()
+    };
+    assert_eq!(["bootcmd", "[bootcmd, null]", "[bootcmd, once-per-instance]"].map(runs), [3, 3, 2]);
+    assert_eq!(["[bootcmd, once]", "{name: bootcmd, frequency: once}", "[bootcmd, weekly]"].map(runs), [1, 1, 3]);
+}
+
+#[test]
+fn entries_have_arguments_and_wrong_ones_are_reported_once() {
+    let read = |text: &str, half| {
+        let mut report = Report::new();
+        let found = entry(&yaml::parse("t", text).unwrap(), half, &mut report);
+        (found.map(|e| (e.module.name, e.args.join(" "))), report.texts(Severity::Warning).len())
+    };
+    for (text, args) in [("[runcmd, always, a, 5]", "a 5"), ("{name: runcmd, args: [a, b]}", "a b"), ("runcmd", "")] {
+        assert_eq!(read(text, Half::BeforePivot), (Some(("runcmd", args.to_owned())), 0), "{text}");
+    }
+    assert_eq!(read("no_such_module", Half::BeforePivot), (None, 1));
+    assert_eq!(read("no_such_module", Half::Running), (None, 0));
+    assert_eq!(read("[runcmd, weekly]", Half::BeforePivot), (Some(("runcmd", String::new())), 1));
+    assert_eq!(read("5", Half::BeforePivot), (None, 0));
+}
+
+#[test]
+fn a_module_of_other_distributions_runs_only_where_that_is_asked_for() {
+    let dir = TempDir::new("unverified");
+    dir.write("etc/os-release", "ID=debian\n");
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+    let machine = Machine::default();
+    let module = module::find("apk_configure").unwrap();
+    for (config, wanted) in [
+        ("{apk_repos: {}}", false),
+        ("{apk_repos: {}, unverified_modules: [apk_configure]}", true),
+        ("{apk_repos: {}, unverified_modules: [apk-configure]}", true),
+        ("{apk_repos: {}, unverified_modules: [byobu, 5]}", false),
+        ("{unverified_modules: [apk_configure]}", false),
+    ] {
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        assert_eq!(Run::new(&mut root, &mut boot, &instance).is_requested(module), wanted, "{config}");
+    }
+}
+
+#[test]
+fn a_file_system_is_marked_as_made_when_it_is() {
+    let dir = TempDir::new("marks");
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+    let machine = Machine::default();
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+    boot.config = Some(yaml::parse("t", "{x: 1}").unwrap().into());
+    let is_marked = |cx: &mut Context| {
+        let names = cx.root.list(&format!("{}/sem", cx.instance_dir()));
+        cx.report.error(names.join(" "));
+        Ok(())
+    };
+    for repeats in [true, false] {
+        let module = Module { name: "x", keys: &["x"], running: Some(is_marked), repeats, ..Module::NEW };
+        let mut run = Run::new(&mut root, &mut boot, &instance);
+        for _ in 0..2 {
+            let task = Task {
+                module: &module,
+                handler: is_marked,
+                half: Half::Running,
+                frequency: Frequency::Instance,
+                args: &[],
+            };
+            run.run_if_due(&task);
+        }
+        assert!(root.exists("/var/lib/cloud/instances/i/sem/config_x"));
+        root.remove("/var/lib/cloud/instances/i/sem/config_x").unwrap();
+    }
+    assert_eq!(boot.errors(), ["", "config_x"]);
+    let repeated: Vec<&str> = module::MODULES.iter().filter(|m| m.repeats).map(|m| m.name).collect();
+    assert_eq!(repeated, ["disk_setup", "mounts"]);
+}
