@@ -3,7 +3,7 @@
 
 use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_of_kernel, is_semaphore};
 use super::staged::Staged;
-use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
+use super::{Attr, Change, Content, Kind, Over, Stat};
 use crate::base::digest;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -213,15 +213,16 @@ impl Disk {
         Ok(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.map(File::from))
     }
 
-    pub(super) fn read(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<Vec<u8>>> {
+    /// The bytes of a regular file of at most `limit` bytes. None where there is none.
+    pub(super) fn read(&self, path: &str, seen: Option<Option<Stat>>, limit: u64) -> std::io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open_file(path, seen)? else { return Ok(None) };
         let meta = file.metadata()?;
-        let too_large = || std::io::Error::other(format!("larger than {MAX_READ} bytes"));
-        if meta.len() > MAX_READ {
+        let too_large = || std::io::Error::other(format!("larger than {limit} bytes"));
+        if meta.len() > limit {
             return Err(too_large());
         }
         let mut content = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-        if file.take(MAX_READ + 1).read_to_end(&mut content)? as u64 > MAX_READ {
+        if file.take(limit + 1).read_to_end(&mut content)? as u64 > limit {
             return Err(too_large());
         }
         Ok(Some(content))

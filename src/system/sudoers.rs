@@ -88,7 +88,7 @@ fn after(old: &[u8], text: &str) -> Vec<u8> {
 fn include_folder(root: &mut Root) -> Result<()> {
     let here = root.exists(SUDOERS);
     // Without sudo the file does not exist; the folder is created all the same.
-    let old = root.read(if here { SUDOERS } else { VENDOR_SUDOERS })?.unwrap_or_default();
+    let old = root.read_small(if here { SUDOERS } else { VENDOR_SUDOERS })?.unwrap_or_default();
     let old = String::from_utf8_lossy(&old);
     let included = old.lines().any(|line| {
         let line = line.trim();
