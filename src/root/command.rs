@@ -31,7 +31,7 @@ impl Stage {
     pub const ALL: [Stage; 3] = [Stage::Init, Stage::Config, Stage::Final];
 
     /// The name in a plan and in the log.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Stage::Init => "init",
             Stage::Config => "config",

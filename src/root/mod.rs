@@ -139,6 +139,10 @@ pub struct Root {
     waiting_changed: bool,
     /// Waiting changes that the next commit makes as they are.
     due: Vec<Entry>,
+    /// The lock of the stage that runs.
+    stage_lock: Option<Lock>,
+    /// Resolved paths to which something is added that another run would add again.
+    appended: BTreeSet<String>,
     /// Whether changes of an earlier run were looked for.
     recovered: bool,
     /// Paths that commits have written.
@@ -207,6 +211,8 @@ impl Root {
             waiting_folder: None,
             waiting_changed: false,
             due: Vec::new(),
+            stage_lock: None,
+            appended: BTreeSet::new(),
             recovered: false,
             done: Vec::new(),
             sets_labels: false,
@@ -427,6 +433,12 @@ impl Root {
         self.make_parents(&resolved, path)?;
         self.nodes.insert(resolved, Node::File { content, attr, over });
         Ok(())
+    }
+
+    /// Notes that the new content of a file is the old one and something that another run would add again. On a full disk it is only
+    /// written through the journal.
+    pub fn note_appended(&mut self, path: &str) {
+        self.appended.extend(self.resolve(path, true));
     }
 
     /// Writes a file that keeps its mode and owner; `attr` is for a new one.

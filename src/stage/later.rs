@@ -9,8 +9,8 @@ use super::output::Redirected;
 use super::outside::ThisMachine;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, password, provision, recover,
-    refresh, reporting, rescue,
+    INIT_LOCK, LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, password,
+    provision, recover, recover_locked, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// stage. Returns the errors.
 pub fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let bound = root.bind_state();
-    let mut report = recover(root);
+    let mut report = recover_locked(root, INIT_LOCK);
     report.keep(bound);
     let provisioned = if Applied::read(root).is_none_or(|applied| applied.later) {
         Some(apply::real_root(root, machine, options))
@@ -89,7 +89,7 @@ fn log_of_initramfs(root: &mut Root) -> Result<()> {
 /// One of the three stages that need the running system. Returns the errors.
 pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) -> Vec<String> {
     let start = status::uptime();
-    let mut recovered = recover(root);
+    let mut recovered = recover_locked(root, stage.name());
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
         recovered.keep(root.forget_unlabelled());

@@ -41,7 +41,7 @@ use crate::document::{Map, Value};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Use};
+use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Stage, Use};
 use crate::source::none;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 use std::os::unix::net::UnixDatagram;
@@ -146,6 +146,19 @@ fn recover(root: &mut Root) -> Report {
     for error in root.recover() {
         log::error!("{error}");
         report.error(error);
+    }
+    report
+}
+
+/// The lock of the stages that provision: one plans on what the other has done.
+const INIT_LOCK: &str = Stage::Init.name();
+
+/// [`recover`], once no other run of the stage is left.
+fn recover_locked(root: &mut Root, stage: &str) -> Report {
+    let locked = root.lock_stage(stage);
+    let mut report = recover(root);
+    if let Err(e) = locked {
+        report.warn(e);
     }
     report
 }

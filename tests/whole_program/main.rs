@@ -12,6 +12,7 @@
 
 mod calls;
 mod failed_sync;
+mod full_disk;
 mod read_only;
 mod traps;
 mod tree;

@@ -263,6 +263,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
             return Err(Error::new(format!("the file would be larger than {MAX_READ} bytes")));
         }
         cx.root.write(&entry.path, all, attr)?;
+        cx.root.note_appended(&entry.path);
     } else {
         cx.root.write(&entry.path, content, attr)?;
     }
