@@ -14,6 +14,7 @@ mod calls;
 mod failed_sync;
 mod full_disk;
 mod read_only;
+mod security;
 mod traps;
 mod tree;
 
