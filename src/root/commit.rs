@@ -351,7 +351,10 @@ impl Root {
             }
             let change = entry.change;
             touched.add_of(&self.disk, &change);
+            // The journal of a root stays for its own room, and not for that of another file system.
+            let (was_full, path) = (std::mem::take(&mut outcome.full), change.resolved().to_owned());
             self.one(change, outcome);
+            outcome.full = was_full || outcome.full && self.is_on_own(&path);
         }
     }
 
