@@ -16,8 +16,8 @@ const FREE: [u64; 18] = [0, 10, 20, 40, 60, 80, 100, 120, 150, 180, 210, 250, 30
 /// The size of the root's file system.
 const SIZE: u64 = 16 << 20;
 
-/// A mounted file system, unmounted in the end.
-struct Mounted(PathBuf);
+/// A mounted file system, unmounted in the end, and whether its inodes are few, not its blocks.
+struct Mounted(PathBuf, bool);
 
 impl Mounted {
     /// None, counted as skipped, where it cannot be made or mounted.
@@ -34,23 +34,35 @@ impl Mounted {
         };
         let (device, place) = (image.to_str().unwrap(), point.to_str().unwrap());
         let mounted = match kind {
-            "tmpfs" => run("mount", &["-t", "tmpfs", "-o", &format!("size={SIZE}"), "tmpfs", place]),
+            "tmpfs" | "inodes" => run("mount", &["-t", "tmpfs", "-o", &format!("size={SIZE}"), "tmpfs", place]),
             _ => {
                 fs::File::create(&image).unwrap().set_len(SIZE).unwrap();
                 run(&format!("mkfs.{kind}"), &["-q", device]) && run("mount", &["-o", "loop", device, place])
             }
         };
-        mounted.then_some(Mounted(point))
+        mounted.then_some(Mounted(point, kind == "inodes"))
     }
 
-    /// Leaves this many KB free.
+    fn remount(&self, inodes: u64) {
+        let options = format!("remount,nr_inodes={inodes}");
+        assert!(Command::new("mount").args(["-o", &options]).arg(&self.0).status().unwrap().success());
+    }
+
+    /// Leaves this many KB free, or an inode for each four.
     fn fill(&self, free: u64) {
+        if self.1 {
+            let stat = statvfs(&self.0).unwrap();
+            return self.remount(stat.f_files - stat.f_ffree + free / 4);
+        }
         let mut file = fs::File::create(self.0.join("filler")).unwrap();
         let is_full = || statvfs(&self.0).is_ok_and(|stat| stat.f_bfree * stat.f_frsize <= free << 10);
         while !is_full() && file.write_all(&[1; 4096]).is_ok() {}
     }
 
     fn make_room(&self) {
+        if self.1 {
+            return self.remount(0);
+        }
         fs::remove_file(self.0.join("filler")).unwrap();
     }
 }
@@ -144,6 +156,13 @@ fn try_sizes(kind: &str) {
 fn a_full_tmpfs_is_provisioned_later() {
     if may_chown() {
         try_sizes("tmpfs");
+    }
+}
+
+#[test]
+fn a_tmpfs_without_inodes_is_provisioned_later() {
+    if may_chown() {
+        try_sizes("inodes");
     }
 }
 
