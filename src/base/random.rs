@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Fills `bytes`. Early in a boot it waits until the kernel has gathered enough entropy. `purpose` names the use of the bytes in an
 /// error: `a key`.
@@ -20,6 +21,18 @@ pub fn fill(bytes: &mut [u8], purpose: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A number that nobody outside can guess, for identifiers. It never waits: before the kernel has gathered entropy it is made of
+/// what there is (getrandom(2), `GRND_INSECURE`, Linux 5.6), or of the standard library's seed.
+pub fn number() -> u64 {
+    let mut bytes = [0; 8];
+    for flags in [GetRandomFlags::INSECURE, GetRandomFlags::NONBLOCK] {
+        if getrandom(&mut bytes, flags) == Ok(bytes.len()) {
+            return u64::from_ne_bytes(bytes);
+        }
+    }
+    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

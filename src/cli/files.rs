@@ -23,6 +23,11 @@ pub fn read(path: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether there is a file of this system at `path`.
+pub fn exists(path: &str) -> bool {
+    std::path::Path::new(path).exists()
+}
+
 /// The content of a file of this system as text.
 ///
 /// # Errors

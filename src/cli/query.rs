@@ -93,7 +93,7 @@ impl Query {
             let default = format!("{CLOUD_DIR}/instance/{name}");
             let value = match named {
                 _ if !root_user => redacted(named.as_deref().unwrap_or(&default)),
-                Some(path) if !std::path::Path::new(path).exists() => unpacked(Vec::new()),
+                Some(path) if !files::exists(path) => unpacked(Vec::new()),
                 Some(path) => unpacked(files::read(path)?),
                 None => unpacked(root.read(&default)?.unwrap_or_default()),
             };

@@ -8,7 +8,7 @@ use crate::base::glob;
 use crate::document::Value;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
-use crate::machine::{Cmdline, Machine};
+use crate::machine::{Cmdline, Machine, beneath};
 use crate::root::Root;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -196,10 +196,9 @@ impl<'a> Facts<'a> {
 
     /// The names in a folder of the machine, sorted.
     pub fn entries(&self, folder: &str) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.machine.base.join(folder)) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.take(MAX_ENTRIES).filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
+        let mut names = beneath::names(&self.machine.base, folder);
         names.sort();
+        names.truncate(MAX_ENTRIES);
         names
     }
 }

@@ -1,8 +1,8 @@
 //! Detects the virtual machine or container, named as by systemd-detect-virt(1), from files alone: without
 //! the CPUID instruction.
 
-use crate::machine::Machine;
 pub use crate::machine::container::{WSL, is_container};
+use crate::machine::{Machine, beneath};
 
 /// No virtual machine and no container.
 pub const NONE: &str = "none";
@@ -38,7 +38,7 @@ pub fn detect(machine: &Machine) -> String {
 }
 
 fn there(machine: &Machine, path: &str) -> bool {
-    machine.base.join(path).exists()
+    beneath::exists(&machine.base, path)
 }
 
 fn virtual_machine(machine: &Machine) -> Option<&'static str> {

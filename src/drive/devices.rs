@@ -84,6 +84,11 @@ pub fn list(places: &Places) -> Result<Vec<Device>> {
     Ok(names.iter().filter_map(|name| device(places, name)).collect())
 }
 
+/// The node that a name below /dev, such as udev's or the device mapper's, is a link to. None if it leads elsewhere.
+pub fn node_of(name: &str) -> Option<PathBuf> {
+    fs::canonicalize(name).ok().filter(|node| node.starts_with("/dev") && name.starts_with("/dev/"))
+}
+
 /// The device with the kernel's name `name`. None if it does not exist or cannot contain anything.
 pub fn device(places: &Places, name: &str) -> Option<Device> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') || is_memory(name) {

@@ -5,7 +5,7 @@ use super::{Instance, NetworkData, host_name, state, vendor_document};
 use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
 use crate::machine::{Distro, Family, Machine};
-use crate::root::{Attr, Content, Root};
+use crate::root::{Attr, Content, MAX_READ, Root};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
 /// The short host name of a machine whose source lacks one: the name in the image's file, as in cloud-init. It
 /// stays the same for a whole boot, although modules may write another name to the file.
 fn system_name(root: &Root, instance_id: &str) -> String {
-    let earlier = root.text(&format!("{}/{PUBLIC_FILE}", state::RUN_DIR));
+    let earlier = root.text_at_most(&format!("{}/{PUBLIC_FILE}", state::RUN_DIR), MAX_READ);
     let earlier = json::parse(PUBLIC_FILE, earlier.as_bytes()).unwrap_or_default();
     let of_earlier = |key: &str| earlier.at(&["v1", key]).and_then(Value::as_str);
     if let Some(name) = of_earlier("local_hostname").filter(|_| of_earlier("instance_id") == Some(instance_id)) {

@@ -4,11 +4,11 @@
 //! any link. Nor does it keep to a time limit, and it takes 22 KB. So this asks the servers of that file, too.
 
 use super::dhcp::domain_at;
-use super::rng::Rng;
 use super::system_names;
 use super::tcp::{LinkConnector, bind_to_link};
 use super::uplink::Uplink;
 use crate::base::cancel::Cancel;
+use crate::base::random;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
@@ -145,11 +145,12 @@ impl Servers<'_> {
 
     /// The addresses of one name, IPv4 first; empty once every server was asked in every round.
     fn ask(&self, name: &str, end: Instant) -> Vec<IpAddr> {
-        let mut rng = Rng::new(name.as_bytes());
         for round in 0..ROUNDS {
             for server in self.addresses.iter().take(MAX_SERVERS) {
                 let wait = FIRST_WAIT.saturating_mul(1 << round).min(end.saturating_duration_since(Instant::now()));
-                match self.ask_one(*server, name, [rng.next() as u16, rng.next() as u16], wait) {
+                // Who can guess them can answer in the server's place.
+                let ids = random::number();
+                match self.ask_one(*server, name, [ids as u16, (ids >> 16) as u16], wait) {
                     Ok(Some(found)) => return found,
                     Ok(None) => {}
                     Err(e) => log::debug!("failed to ask name server {}: {e}", server.ip()),

@@ -2,6 +2,7 @@
 
 use super::netlink::{Address, Netlink, Route};
 use crate::base::error::{Context, Result};
+use crate::machine::beneath;
 use crate::root::run_dir;
 use nanoserde::{DeJson, SerJson};
 use std::io;
@@ -71,8 +72,8 @@ impl Journal {
 
     /// The journal that an earlier process left at `path`. None if there is no valid one.
     pub fn left(path: &Path) -> Option<Self> {
-        let size = std::fs::symlink_metadata(path).ok()?.len();
-        let text = if size <= MAX_RECORD { std::fs::read_to_string(path).ok()? } else { return None };
+        let bytes = beneath::start(Path::new("/"), path.to_str()?, MAX_RECORD + 1)?;
+        let text = String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MAX_RECORD)?;
         match Record::deserialize_json(&text) {
             Ok(record) => Some(Journal { path: Some(path.into()), record }),
             Err(_) => {

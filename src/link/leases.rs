@@ -6,10 +6,7 @@ use super::dhcp::record;
 use super::dhcp::{Lease, Options};
 use crate::base::hex;
 use crate::machine::beneath;
-use std::ffi::OsString;
-use std::io::Read;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The most files that are read in one folder, and the most bytes of a file.
@@ -86,22 +83,22 @@ fn after_uuid(_: &Path, name: &str) -> Option<String> {
 pub fn below(base: &Path) -> Vec<Lease> {
     let mut leases = Vec::new();
     for place in &PLACES {
-        let Ok(entries) = std::fs::read_dir(base.join(place.folder)) else { continue };
         let mut files = Vec::new();
-        for entry in entries.filter_map(Result::ok).take(MAX_FILES) {
-            let name = entry.file_name();
-            let fits = name.to_str().is_some_and(|n| n.starts_with(place.prefix) && n.ends_with(place.suffix));
-            if let (true, Ok(time)) = (fits, entry.metadata().and_then(|m| m.modified())) {
-                files.push((time, name, entry.path()));
+        let names = beneath::names(base, place.folder).into_iter();
+        for name in names.filter(|n| n.starts_with(place.prefix) && n.ends_with(place.suffix)).take(MAX_FILES) {
+            let path = format!("{}/{name}", place.folder);
+            if let Some(time) = beneath::metadata(base, &path).and_then(|m| m.modified().ok()) {
+                files.push((time, name, path));
             }
         }
-        let index = |name: &OsString| name.to_str()?.parse::<u32>().ok();
+        let index = |name: &String| name.parse::<u32>().ok();
         crate::base::sort::by(&mut files, |a, b| {
             index(&a.1).cmp(&index(&b.1)).then_with(|| b.0.cmp(&a.0)).then_with(|| a.1.cmp(&b.1))
         });
         for (_, name, path) in &files {
-            let Some(mut lease) = read(path).and_then(|bytes| (place.read)(&bytes)) else { continue };
-            let name = name.to_str().and_then(|n| n.strip_prefix(place.prefix)?.strip_suffix(place.suffix));
+            let bytes = beneath::start(base, path, MAX_FILE);
+            let Some(mut lease) = bytes.and_then(|bytes| (place.read)(&bytes)) else { continue };
+            let name = name.strip_prefix(place.prefix).and_then(|n| n.strip_suffix(place.suffix));
             if let (true, Some(link)) = (lease.link.is_empty(), name.and_then(|name| (place.link)(base, name))) {
                 lease.link = link;
             }
@@ -109,18 +106,6 @@ pub fn below(base: &Path) -> Vec<Lease> {
         }
     }
     leases
-}
-
-/// Reads a regular file of limited size.
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = std::fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
-    let mut bytes = Vec::new();
-    if file.metadata().ok()?.is_file() && file.take(MAX_FILE).read_to_end(&mut bytes).is_ok() {
-        Some(bytes)
-    } else {
-        None
-    }
 }
 
 /// The router of the default route in the text of /proc/net/route (proc(5)). None if there is no such route.

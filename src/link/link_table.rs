@@ -2,6 +2,7 @@
 
 use super::netlink::{Address, Event, Events, Link, Netlink, next};
 use crate::base::error::Result;
+use crate::machine::beneath;
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -174,15 +175,15 @@ impl State {
 ///
 /// `software` also permits virtual links: those that the kernel command line asks for, and a test's.
 pub fn why_unusable(link: &Link, addressed: bool, software: bool, sys: &Path) -> Option<&'static str> {
-    let class = sys.join("class/net").join(&link.name);
+    let has = |name: &str| beneath::exists(sys, &format!("class/net/{}/{name}", link.name));
     let rules = [
         (!link.ethernet || link.mac.is_none(), "not Ethernet"),
         (link.enslaved, "part of another link"),
         (link.up, "up already"),
         (addressed, "has an address already"),
-        (!software && (link.software || !class.join("device").exists()), "not a device"),
+        (!software && (link.software || !has("device")), "not a device"),
         // A wireless link has no carrier before it has joined a network.
-        (class.join("wireless").exists() || class.join("phy80211").exists(), "wireless"),
+        (has("wireless") || has("phy80211"), "wireless"),
     ];
     rules.into_iter().find(|(applies, _)| *applies).map(|(_, why)| why)
 }

@@ -1,5 +1,6 @@
-//! Random numbers for transaction ids, jitter and link-local addresses. They spread machines over time and
-//! addresses; no security depends on them.
+//! Random numbers for DHCP's transaction ids, jitter and link-local addresses. They spread machines over time and
+//! addresses; no security depends on them: who could guess a transaction id of DHCP is on the link, where it is broadcast. What
+//! must not be guessed is from [`crate::base::random`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

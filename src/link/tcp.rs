@@ -1,6 +1,7 @@
 //! TCP for the HTTP client: bound to one link, with every wait ended by the deadline or a cancellation.
 
 use crate::base::cancel::Cancel;
+use crate::base::error::Error;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::cell::Cell;
@@ -87,7 +88,7 @@ impl LinkConnector {
         let local = rustix::net::getsockname(&fd).ok().and_then(|name| SocketAddr::try_from(name).ok());
         let peer = rustix::net::getpeername(&fd).ok().flatten().and_then(|name| SocketAddr::try_from(name).ok());
         let ends = local.zip(peer).map(|(local, peer)| Ends { local, peer });
-        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        let buffers = CountedBuffers::new(config);
         LinkTransport { fd, ends, buffers, cancel: self.cancel.clone() }
     }
 }
@@ -124,11 +125,74 @@ impl Connector<()> for LinkConnector {
     }
 }
 
+/// The most interim answers (1xx) before an answer: a server could send them without end.
+const MAX_INTERIM: u32 = 20;
+/// The error for more.
+const TOO_MANY: &str = "more than 20 interim answers";
+
+/// A connection's buffers. They count the interim answers that ureq takes out of them and drops.
+pub struct CountedBuffers {
+    inner: LazyBuffers,
+    interim: u32,
+}
+
+impl CountedBuffers {
+    pub fn new(config: &ureq::config::Config) -> CountedBuffers {
+        CountedBuffers { inner: LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size()), interim: 0 }
+    }
+
+    /// Called as a request is sent.
+    pub fn begin(&mut self) {
+        self.interim = 0;
+    }
+
+    /// Called before more is read.
+    ///
+    /// # Errors
+    /// There were too many interim answers.
+    pub fn check(&self) -> Result<(), ureq::Error> {
+        if self.interim > MAX_INTERIM { Err(ureq::Error::Other(Box::new(Error::new(TOO_MANY)))) } else { Ok(()) }
+    }
+}
+
+impl Buffers for CountedBuffers {
+    fn output(&mut self) -> &mut [u8] {
+        self.inner.output()
+    }
+
+    fn input(&self) -> &[u8] {
+        self.inner.input()
+    }
+
+    fn input_append_buf(&mut self) -> &mut [u8] {
+        self.inner.input_append_buf()
+    }
+
+    fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.inner.tmp_and_output()
+    }
+
+    fn input_appended(&mut self, amount: usize) {
+        self.inner.input_appended(amount);
+    }
+
+    fn input_consume(&mut self, amount: usize) {
+        let taken = self.inner.input().get(..amount).unwrap_or_default();
+        self.interim +=
+            u32::from(taken.starts_with(b"HTTP/1.") && taken.get(8..10) == Some(b" 1") && taken.ends_with(b"\r\n\r\n"));
+        self.inner.input_consume(amount);
+    }
+
+    fn can_use_input(&self) -> bool {
+        self.inner.can_use_input()
+    }
+}
+
 /// A connection.
 pub struct LinkTransport {
     fd: OwnedFd,
     ends: Option<Ends>,
-    buffers: LazyBuffers,
+    buffers: CountedBuffers,
     cancel: Cancel,
 }
 
@@ -155,6 +219,7 @@ impl Transport for LinkTransport {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         let mut at = 0;
+        self.buffers.begin();
         while at < amount {
             let output = self.buffers.output().get(at..amount).unwrap_or_default();
             match rustix::net::send(&self.fd, output, SendFlags::NOSIGNAL) {
@@ -169,6 +234,7 @@ impl Transport for LinkTransport {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.buffers.check()?;
         loop {
             let input = self.buffers.input_append_buf();
             match rustix::net::recv(&self.fd, input, RecvFlags::empty()) {

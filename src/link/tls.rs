@@ -5,12 +5,13 @@
 //! take 90 KB.
 
 use crate::base::clock;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Context, Error, Result};
 use crate::base::random;
 use crate::link::dns::UplinkResolver;
-use crate::link::tcp::LinkConnector;
+use crate::link::tcp::{CountedBuffers, LinkConnector};
 use crate::link::tls_p256 as p256;
 use crate::link::tls_x25519::X25519;
+use crate::machine::beneath;
 use rustls::client::ClientConfig;
 use rustls::crypto::ring::cipher_suite as suite;
 use rustls::crypto::ring::kx_group::SECP384R1;
@@ -20,19 +21,27 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::SigningKey;
 use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConnection, RootCertStore, SignatureScheme as Scheme, StreamOwned};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ureq::Agent;
 use ureq::config::Config as AgentConfig;
-use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
-};
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport, TransportAdapter};
 use webpki::ring as signature;
 
 /// When this program was built, in seconds since 1970 (SOURCE_DATE_EPOCH). 0 if the build did not set it.
 const BUILT: Option<&str> = option_env!("SOURCE_DATE_EPOCH");
+
+/// Where distributions keep their trusted CA certificates, in one file.
+const CA_FILES: [&str; 5] = [
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "var/lib/ca-certificates/ca-bundle.pem",
+    "etc/ssl/ca-bundle.pem",
+    "etc/ssl/cert.pem",
+];
 
 /// A TLS configuration: the trusted CAs, and how certificates are checked.
 pub type Config = Arc<ClientConfig>;
@@ -42,25 +51,33 @@ pub fn agent(settings: AgentConfig, connector: LinkConnector, resolver: UplinkRe
     Agent::with_parts(settings, connector.chain(TlsConnector(tls)), resolver)
 }
 
-/// The configuration with the CA certificates in the first of `ca_files` that exists.
+/// The largest file of CA certificates, in bytes: those of distributions have 0.3 MB.
+const MAX_CA_FILE: u64 = 4 << 20;
+
+/// The configuration with the CA certificates of the root at `image`, in the first of [`CA_FILES`] that is a file there.
 ///
 /// Certificates are checked at the latest of the clock's time, the program's build, and the last change of
 /// that file: a machine without a clock battery starts in 1970, when no certificate was valid.
 ///
 /// # Errors
-/// None of the files exists, or the first has no certificate.
-pub fn config(ca_files: &[PathBuf]) -> Result<Config> {
-    let found = ca_files.iter().find_map(|path| Some((path, std::fs::read(path).ok()?)));
-    let Some((path, pem)) = found else {
-        let names: Vec<_> = ca_files.iter().map(|p| p.display().to_string()).collect();
-        return Err(Error::new(format!("https needs CA certificates: none of {} exists", names.join(", "))));
+/// None of the files exists, or the first has no certificate or is larger than [`MAX_CA_FILE`].
+pub fn config(image: Option<&Path>) -> Result<Config> {
+    let found = image.and_then(|image| CA_FILES.iter().find_map(|path| Some((path, beneath::file(image, path)?))));
+    let Some((path, file)) = found else {
+        let names = CA_FILES.join(", /");
+        return Err(Error::new(format!("https needs CA certificates: none of /{names} is a file")));
     };
+    let mut pem = Vec::new();
+    (&file).take(MAX_CA_FILE + 1).read_to_end(&mut pem).context(|| format!("failed to read /{path}"))?;
+    if pem.len() as u64 > MAX_CA_FILE {
+        return Err(Error::new(format!("failed to read /{path}: larger than {MAX_CA_FILE} bytes")));
+    }
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(|c| c.ok()));
     if added == 0 {
-        return Err(Error::new(format!("{}: expected certificates in PEM, found none", path.display())));
+        return Err(Error::new(format!("/{path}: expected certificates in PEM, found none")));
     }
-    configured(roots, earliest(path))
+    configured(roots, earliest(&file))
 }
 
 fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Config> {
@@ -70,10 +87,10 @@ fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Config> {
 }
 
 /// A time in the past: when the program was built and the file was written.
-fn earliest(file: &Path) -> SystemTime {
+fn earliest(file: &File) -> SystemTime {
     let built = BUILT.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
     let built = UNIX_EPOCH.checked_add(Duration::from_secs(built)).unwrap_or(UNIX_EPOCH);
-    let changed = std::fs::metadata(file).and_then(|m| m.modified()).unwrap_or(UNIX_EPOCH);
+    let changed = file.metadata().and_then(|m| m.modified()).unwrap_or(UNIX_EPOCH);
     built.max(changed)
 }
 
@@ -108,9 +125,8 @@ impl<In: Transport> Connector<In> for TlsConnector {
         let mut adapter = TransportAdapter::new(transport, details.current_time.clone());
         adapter.set_timeout(details.timeout);
         connection.complete_io(&mut adapter).map_err(read_error)?;
-        let sizes = (details.config.input_buffer_size(), details.config.output_buffer_size());
         let stream = StreamOwned { conn: connection, sock: adapter };
-        Ok(Some(TlsTransport { stream, buffers: LazyBuffers::new(sizes.0, sizes.1) }))
+        Ok(Some(TlsTransport { stream, buffers: CountedBuffers::new(details.config) }))
     }
 }
 
@@ -149,7 +165,7 @@ fn explained(error: &rustls::Error) -> String {
 /// A connection with TLS.
 struct TlsTransport<In: Transport> {
     stream: StreamOwned<ClientConnection, TransportAdapter<In>>,
-    buffers: LazyBuffers,
+    buffers: CountedBuffers,
 }
 
 impl<In: Transport> Transport for TlsTransport<In> {
@@ -159,12 +175,14 @@ impl<In: Transport> Transport for TlsTransport<In> {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> std::result::Result<(), ureq::Error> {
         self.stream.sock.set_timeout(timeout);
+        self.buffers.begin();
         let output = self.buffers.output().get(..amount).unwrap_or_default();
         self.stream.write_all(output).map_err(read_error)
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> std::result::Result<bool, ureq::Error> {
         self.stream.sock.set_timeout(timeout);
+        self.buffers.check()?;
         let input = self.buffers.input_append_buf();
         let amount = self.stream.read(input).map_err(read_error)?;
         self.buffers.input_appended(amount);
@@ -350,17 +368,36 @@ mod tests {
     }
 
     #[test]
-    fn the_authorities_file() {
+    fn authorities_are_those_of_the_image() {
         let dir = crate::base::testing::TempDir::new("tls");
-        let (missing, file) = (dir.0.join("a"), dir.0.join("b"));
-        let error = config(std::slice::from_ref(&missing)).unwrap_err().to_string();
-        assert!(error.starts_with("https needs CA certificates: none of "), "{error}");
-        std::fs::write(&file, "nothing").unwrap();
-        let error = config(&[missing.clone(), file.clone()]).unwrap_err().to_string();
-        assert!(error.ends_with("/b: expected certificates in PEM, found none"), "{error}");
-        std::fs::write(&file, VALID_2020_TO_2120).unwrap();
-        assert!(config(&[missing, file.clone()]).is_ok());
-        assert!(earliest(&file) > UNIX_EPOCH + Duration::from_secs(1_600_000_000));
+        let (image, first) = (dir.0.join("image"), "etc/ssl/certs/ca-certificates.crt");
+        let refused = |image: Option<&Path>| config(image).unwrap_err().to_string();
+        for none in [None, Some(image.as_path())] {
+            assert!(refused(none).starts_with("https needs CA certificates: none of /etc/ssl/"), "{}", refused(none));
+        }
+        std::fs::create_dir_all(image.join("etc/ssl/certs")).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(image.join(name), text).unwrap();
+        write("etc/ssl/cert.pem", "nothing");
+        assert_eq!(refused(Some(&image)), "/etc/ssl/cert.pem: expected certificates in PEM, found none");
+        write("etc/ssl/cert.pem", VALID_2020_TO_2120);
+        assert!(config(Some(&image)).is_ok());
+        let found = beneath::file(&image, "etc/ssl/cert.pem").unwrap();
+        assert!(earliest(&found) > UNIX_EPOCH + Duration::from_secs(1_600_000_000));
+        // A link inside the image is followed there. One that leads elsewhere, a FIFO and a device are not read.
+        std::os::unix::fs::symlink("/etc/ssl/cert.pem", image.join(first)).unwrap();
+        std::fs::write(dir.0.join("outside"), "outside").unwrap();
+        assert!(config(Some(&image)).is_ok());
+        std::fs::remove_file(image.join("etc/ssl/cert.pem")).unwrap();
+        std::fs::remove_file(image.join(first)).unwrap();
+        std::os::unix::fs::symlink(dir.0.join("outside"), image.join(first)).unwrap();
+        assert!(refused(Some(&image)).ends_with(" is a file"));
+        std::fs::remove_file(image.join(first)).unwrap();
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, image.join(first), kind, 0o600.into(), 0).unwrap();
+        assert!(refused(Some(&image)).ends_with(" is a file"));
+        std::fs::remove_file(image.join(first)).unwrap();
+        std::fs::File::create(image.join(first)).unwrap().set_len(2 << 30).unwrap();
+        assert_eq!(refused(Some(&image)), format!("failed to read /{first}: larger than {MAX_CA_FILE} bytes"));
     }
 
     #[test]

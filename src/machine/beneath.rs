@@ -5,6 +5,7 @@ use crate::base::MAX_LINKS;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 
@@ -91,15 +92,33 @@ pub fn variable(base: &Path, name: &str) -> Option<String> {
 
 /// The first `limit` bytes of a file. None if it is not a regular file.
 pub fn start(base: &Path, path: &str, limit: u64) -> Option<Vec<u8>> {
-    let is_file = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
-    // Opening a device can have side effects, and a tree may contain one anywhere: the type is checked first.
-    if base != Path::new("/") {
-        open(base, path, OFlags::PATH).filter(is_file)?;
-    }
-    let file = open(base, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).filter(is_file)?;
     let mut bytes = Vec::new();
-    std::fs::File::from(file).take(limit).read_to_end(&mut bytes).ok()?;
+    file(base, path)?.take(limit).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+/// Opens a file for reading. None if it is not a regular file.
+pub fn file(base: &Path, path: &str) -> Option<File> {
+    opened(base, path, |kind| kind == FileType::RegularFile)
+}
+
+/// Opens a block device for reading, or the file that represents one in a tree. None if it is neither.
+pub fn block_device(base: &Path, path: &str) -> Option<File> {
+    opened(base, path, |kind| matches!(kind, FileType::BlockDevice | FileType::RegularFile))
+}
+
+fn opened(base: &Path, path: &str, fits: fn(FileType) -> bool) -> Option<File> {
+    let fits = |fd: &OwnedFd| fstat(fd).is_ok_and(|s| fits(FileType::from_raw_mode(s.st_mode)));
+    // Opening a device can have side effects, and a tree may have one anywhere: the type is checked first.
+    if base != Path::new("/") {
+        open(base, path, OFlags::PATH).filter(fits)?;
+    }
+    open(base, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).filter(fits).map(File::from)
+}
+
+/// The type and times of what is at a path, which is not opened.
+pub fn metadata(base: &Path, path: &str) -> Option<Metadata> {
+    File::from(open(base, path, OFlags::PATH)?).metadata().ok()
 }
 
 /// The names in a folder, in no particular order. Empty if it does not exist.

@@ -18,7 +18,7 @@ pub fn is_container(kind: &str) -> bool {
 
 /// The name of the container, or of WSL. None if it is neither.
 pub fn detect(base: &Path) -> Option<String> {
-    let there = |path: &str| base.join(path).exists();
+    let there = |path: &str| beneath::exists(base, path);
     let fact = |path: &str| beneath::read(base, path);
     if there("proc/vz") && !there("proc/bc") {
         return Some("openvz".into());

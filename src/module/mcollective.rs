@@ -48,7 +48,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 fn configure(cx: &mut Context, conf: &Map) -> Result<()> {
-    let old = cx.root.read(CONF)?;
+    let old = cx.root.read_small(CONF)?;
     let mut ini = Ini::parse(CONF, &String::from_utf8_lossy(old.as_deref().unwrap_or_default()), false)?;
     for (key, value) in conf.iter() {
         let certificate = match key {

@@ -170,7 +170,7 @@ impl Agent<'_> {
 
     fn configure(&self, cx: &mut Context, conf: &Map) -> Result<()> {
         let path = self.path(cx, "conf_file", "config")?;
-        let old = cx.root.read(&path)?;
+        let old = cx.root.read_small(&path)?;
         let mut ini = Ini::parse(&path, &String::from_utf8_lossy(old.as_deref().unwrap_or_default()), true)?;
         for (name, value) in conf.iter() {
             if name == "ca_cert" {

@@ -73,7 +73,9 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     }
     let path = file(section);
     if path != POOL && path != "/dev/random" {
-        return cx.root.append(&path, &seed, Attr::root(0o644));
+        cx.root.append(&path, &seed, Attr::root(0o644))?;
+        cx.root.note_appended(&path);
+        return Ok(());
     }
     if cx.root.is_plan() {
         return Ok(());

@@ -24,6 +24,8 @@ pub(super) struct Outcome {
     /// Whether a change failed for lack of space, or because the file system is read-only or broken. A later
     /// run may succeed.
     starved: bool,
+    /// Whether it was for lack of space.
+    full: bool,
     /// Open from one written file to the next in the same folder.
     last: LastFolder,
 }
@@ -284,9 +286,17 @@ impl Root {
         entries.extend(marks);
         let (journal, entries) = match self.write_journal(&entries) {
             Ok((journal, staged)) => (journal, staged.unwrap_or(entries)),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                // Its contents are older than these changes, and are still to be written.
+                self.unwritten = true;
+                entries.iter().for_each(|e| _ = self.keep_list(&e.change));
+                return vec![Error::new("nothing is written: the journal of an earlier run still waits for room")];
+            }
             Err(e) => {
-                let mut errors = self.without_journal(entries, first_mark);
-                let text = format!("{e}; a power cut before the end of this stage can leave a half-provisioned root");
+                let mut errors = self.without_journal(entries, first_mark, is_full(&e));
+                let text = format!(
+                    "the journal cannot be kept: {e}; a power cut before the end of this stage can leave a half-provisioned root"
+                );
                 errors.insert(0, Error::new(text));
                 return errors;
             }
@@ -300,16 +310,15 @@ impl Root {
         self.end_journal(journal, &touched, outcome)
     }
 
-    /// Writes the journal into the best folder. Also returns the entries to carry out, if they are others.
-    fn write_journal(&mut self, entries: &[Entry]) -> Result<(Journal, Option<Vec<Entry>>)> {
-        let failed = || "the journal cannot be kept";
+    /// Writes the journal into the best folder. Gives also the entries that are to be carried out, if they are others.
+    fn write_journal(&mut self, entries: &[Entry]) -> std::io::Result<(Journal, Option<Vec<Entry>>)> {
         let mut last = std::io::Error::from(Errno::NOENT);
         for folder in self.journal_folders() {
             // In the running system a new file inherits from its folder, a label for example; a renamed one does not.
             let large = if self.is_live() { Vec::new() } else { staging::eligible(&self.disk, &folder, entries) };
-            let once =
+            let once: u64 =
                 large.iter().filter_map(|at| entries.get(*at)).map(|e| record::length(std::slice::from_ref(e))).sum();
-            if let Err(e) = self.disk.check_room(&folder, record::length(entries).saturating_sub(once), once) {
+            if let Err(e) = self.disk.check_room(&folder, record::length(entries).saturating_sub(once), entries) {
                 last = e;
                 continue;
             }
@@ -321,10 +330,11 @@ impl Root {
             }
             match written {
                 Ok(written) => return Ok(written),
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(e),
                 Err(e) => last = e,
             }
         }
-        Err(last).context(failed)
+        Err(last)
     }
 
     /// Makes the changes of a journal on the disk, in order. If one of them is starved, the later marks are left out, and the list of
@@ -341,7 +351,10 @@ impl Root {
             }
             let change = entry.change;
             touched.add_of(&self.disk, &change);
+            // The journal of a root stays for its own room, and not for that of another file system.
+            let (was_full, path) = (std::mem::take(&mut outcome.full), change.resolved().to_owned());
             self.one(change, outcome);
+            outcome.full = was_full || outcome.full && self.is_on_own(&path);
         }
     }
 
@@ -359,6 +372,8 @@ impl Root {
         if let Err(e) = touched.sync() {
             (self.unsettled, self.unwritten) = (true, true);
             errors.push(Error::new(format!("failed to sync the root: {e}")));
+        } else if outcome.full {
+            errors.push(Error::new("the disk is full: the next run that finds room makes the changes of the journal"));
         } else if let Err(e) = journal.remove(&self.disk) {
             errors.push(Error::new(format!("failed to remove the journal: {e}")));
         }
@@ -367,43 +382,41 @@ impl Root {
 
     /// Makes the changes without a journal, in the order in which a power cut does the least damage: contents
     /// under temporary names, a sync, the renames with the account files last, a sync, then the marks.
-    fn without_journal(&mut self, mut entries: Vec<Entry>, first_mark: usize) -> Vec<Error> {
+    ///
+    /// If the disk is full, nothing is appended: it would be done again by the next run. If there is no room for all changes, only
+    /// those are made that let one log in, or none if there is no room for these either. Then nothing is marked, and once there is
+    /// room a run finds what the first one found, or users that are whole.
+    fn without_journal(&mut self, mut entries: Vec<Entry>, first_mark: usize, is_full: bool) -> Vec<Error> {
         let marks = entries.split_off(first_mark);
         let mut outcome = Outcome::default();
         let mut touched = Touched::at_first();
         self.unsettled = true;
-        let made: BTreeSet<String> = entries
-            .iter()
-            .filter(|e| !matches!(e.change, Change::Remove { .. }))
-            .map(|e| e.change.path().to_owned())
-            .collect();
-        let first = |change: &Change| match change {
-            Change::Mkdir { .. } => true,
-            Change::Remove { path } => made.contains(path),
-            _ => false,
-        };
-        let mut later = Vec::new();
-        for Entry { change, .. } in entries {
-            touched.add_of(&self.disk, &change);
-            if first(&change) {
-                self.one(change, &mut outcome);
-                continue;
-            }
-            if let Change::Write { content, attr, over: Over::Replace, .. } = &change
-                && let Err(e) = self
-                    .disk
-                    .target(change.resolved(), &mut outcome.last)
-                    .and_then(|target| self.disk.prepare(&target, content, *attr))
-            {
-                outcome.fail(&change, &e);
-                continue;
-            }
-            later.push(change);
+        let count = entries.len();
+        if is_full {
+            entries.retain(|e| !self.appended.contains(e.change.resolved()));
+        }
+        let mut left = (entries.len() < count).then_some("what would be appended waits for room");
+        let lacks_room = is_full && self.disk.check_room("", 0, &entries).is_err();
+        let prepared = if lacks_room { None } else { self.prepare(&entries, &marks, &mut touched, &mut outcome) };
+        let later = prepared.unwrap_or_else(|| {
+            entries.retain(|e| !self.appended.contains(e.change.resolved()));
+            let login: Vec<Entry> = for_login(&entries).cloned().collect();
+            let prepared = self.prepare(&login, &[], &mut touched, &mut outcome);
+            left = Some(match prepared {
+                Some(_) => "only what lets one log in is written",
+                None => "nothing is written",
+            });
+            prepared.unwrap_or_else(|| {
+                entries.iter().for_each(|e| _ = self.keep_list(&e.change));
+                Vec::new()
+            })
+        });
+        if let Some(left) = left {
+            outcome.lose(Error::new(format!("the disk is full: {left}")));
         }
         outcome.synced(&touched);
-        later.sort_by_key(|change| ACCOUNTS.iter().position(|a| *a == change.resolved()).map_or(0, |at| at + 1));
         for change in later {
-            if outcome.starved && self.keep_list(&change) {
+            if outcome.starved && left.is_none() && self.keep_list(&change) {
                 continue;
             }
             match &change {
@@ -425,10 +438,64 @@ impl Root {
             for Entry { change, .. } in marks {
                 self.one(change, &mut outcome);
             }
+            self.unwritten |= outcome.starved;
         } else if !marks.is_empty() {
             outcome.errors.push(Error::new("nothing is marked as done: the next boot provisions again"));
         }
         outcome.errors
+    }
+
+    /// Makes the folders and, under temporary names, the contents of changes, and returns the changes that are left, in order, the
+    /// account files last. None if there is no room for that, or for the marks: then all of it is removed.
+    fn prepare(
+        &mut self,
+        entries: &[Entry],
+        marks: &[Entry],
+        touched: &mut Touched,
+        outcome: &mut Outcome,
+    ) -> Option<Vec<Change>> {
+        let replaced: BTreeSet<&str> =
+            entries.iter().filter(|e| !matches!(e.change, Change::Remove { .. })).map(|e| e.change.path()).collect();
+        let done = self.done.len();
+        let (mut later, mut folders) = (Vec::new(), Vec::new());
+        for Entry { change, .. } in entries {
+            let path = change.resolved();
+            touched.add_of(&self.disk, change);
+            match change {
+                Change::Mkdir { .. } => {
+                    folders.extend(self.disk.stat(path).is_none().then_some(path));
+                    self.one(change.clone(), outcome);
+                }
+                Change::Remove { path } if replaced.contains(path.as_str()) => self.one(change.clone(), outcome),
+                Change::Write { content, attr, over: Over::Replace, .. } => {
+                    let target = self.disk.target(path, &mut outcome.last);
+                    match target.and_then(|target| self.disk.prepare(&target, content, *attr)) {
+                        Ok(()) => later.push(change.clone()),
+                        Err(e) => outcome.fail(change, &e),
+                    }
+                }
+                _ => later.push(change.clone()),
+            }
+            if outcome.full {
+                break;
+            }
+        }
+        if !outcome.full && (marks.is_empty() || self.disk.check_room("", 0, marks).is_ok()) {
+            later.sort_by_key(|change| ACCOUNTS.iter().position(|a| *a == change.resolved()).map_or(0, |at| at + 1));
+            return Some(later);
+        }
+        for change in &later {
+            if let (Change::Write { over: Over::Replace, .. }, Ok(target)) =
+                (change, self.disk.target(change.resolved(), &mut outcome.last))
+            {
+                self.disk.discard(&target);
+            }
+        }
+        outcome.last = LastFolder::default();
+        folders.iter().rev().for_each(|folder| self.disk.remove_empty(folder));
+        self.done.truncate(done);
+        outcome.full = false;
+        None
     }
 
     fn make(&mut self, entries: Vec<Entry>) -> Outcome {
@@ -494,6 +561,7 @@ impl Root {
 
 impl Outcome {
     fn fail(&mut self, change: &Change, error: &std::io::Error) {
+        self.full |= is_full(error);
         let starving = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ROFS, Errno::NOMEM];
         self.starved |= starving.iter().any(|e| error.raw_os_error() == Some(e.raw_os_error()));
         self.errors.push(Error::new(format!("failed to {} {}: {error}", change.verb(), change.path())));
@@ -511,6 +579,36 @@ impl Outcome {
             self.errors.push(Error::new(format!("failed to sync the root: {e}")));
         }
     }
+}
+
+/// Whether a change failed for lack of room.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// The changes that let one log in: by their places, the homes of users that are made, the list of what waits for another file
+/// system, which may have homes, and the folders above all of these.
+fn for_login(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
+    let passwd = entries.iter().find_map(|e| match &e.change {
+        Change::Write { content, .. } if e.change.resolved() == "etc/passwd" => Some(content.to_vec()),
+        _ => None,
+    });
+    let passwd = String::from_utf8_lossy(&passwd.unwrap_or_default()).into_owned();
+    let known: BTreeSet<&str> = passwd.lines().filter_map(|line| line.split(':').nth(5)).collect();
+    let is_home = |e: &&Entry| matches!(e.change, Change::Mkdir { .. }) && known.contains(e.change.path());
+    let homes: Vec<&str> = entries.iter().filter(is_home).map(|e| e.change.resolved()).collect();
+    let is_wanted = move |e: &&Entry| {
+        let path = e.change.resolved();
+        layout::is_for_login(path)
+            || homes.iter().any(|home| layout::is_below(path, home))
+            || path.rsplit('/').next() == Some(WAITING)
+    };
+    let wanted: Vec<&str> = entries.iter().filter(&is_wanted).map(|e| e.change.resolved()).collect();
+    entries.iter().filter(move |e| {
+        let path = e.change.resolved();
+        let is_above = || wanted.iter().any(|wanted| layout::is_below(wanted, path));
+        is_wanted(e) || matches!(e.change, Change::Mkdir { .. }) && is_above()
+    })
 }
 
 /// The change for a path whose file system is not mounted yet.

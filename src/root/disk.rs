@@ -2,8 +2,9 @@
 //! a symbolic link: if one appears in between, the call fails instead of leaving the root.
 
 use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_of_kernel, is_semaphore};
+use super::record::Entry;
 use super::staged::Staged;
-use super::{Attr, Change, Content, Kind, MAX_READ, Over, Stat};
+use super::{Attr, Change, Content, Kind, Over, Stat};
 use crate::base::digest;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -52,8 +53,8 @@ const RAMFS: u32 = 0x8584_58f6;
 const OVERLAY: u32 = 0x794c_7630;
 /// How many bytes of generated content are written at a time.
 const BUFFER: usize = 64 << 10;
-/// Space for folders and inodes, besides contents, in bytes.
-const MARGIN: u64 = 256 << 10;
+/// The blocks and inodes that are to stay free: folders grow, and file systems have blocks of their own for large files.
+const MARGIN: u64 = 16;
 
 type Io<T> = std::result::Result<T, Errno>;
 
@@ -213,15 +214,16 @@ impl Disk {
         Ok(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.map(File::from))
     }
 
-    pub(super) fn read(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<Vec<u8>>> {
+    /// The bytes of a regular file of at most `limit` bytes. None where there is none.
+    pub(super) fn read(&self, path: &str, seen: Option<Option<Stat>>, limit: u64) -> std::io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open_file(path, seen)? else { return Ok(None) };
         let meta = file.metadata()?;
-        let too_large = || std::io::Error::other(format!("larger than {MAX_READ} bytes"));
-        if meta.len() > MAX_READ {
+        let too_large = || std::io::Error::other(format!("larger than {limit} bytes"));
+        if meta.len() > limit {
             return Err(too_large());
         }
         let mut content = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-        if file.take(MAX_READ + 1).read_to_end(&mut content)? as u64 > MAX_READ {
+        if file.take(limit + 1).read_to_end(&mut content)? as u64 > limit {
             return Err(too_large());
         }
         Ok(Some(content))
@@ -371,6 +373,18 @@ impl Disk {
         })
     }
 
+    /// Removes what [`Disk::prepare`] created.
+    pub(super) fn discard(&self, target: &Target) {
+        let _ = fs::unlinkat(&target.parent, temporary_name(target.name), AtFlags::empty());
+    }
+
+    /// Removes a folder that is empty.
+    pub(super) fn remove_empty(&self, path: &str) {
+        if let Ok((parent, name)) = self.open_parent(path) {
+            let _ = fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
+        }
+    }
+
     /// Renames what [`Disk::prepare`] created over the file. A file that is a mount point, as container managers create them, gets
     /// the content itself.
     pub(super) fn publish(&self, target: &Target, content: &Content, attr: Attr) -> std::io::Result<()> {
@@ -492,17 +506,29 @@ impl Disk {
         self.own.as_ref().is_some_and(is_in_memory)
     }
 
-    /// Fails if the folder's file system lacks room for `twice` bytes in the journal and in the files themselves, and for `once`
-    /// more in the files.
-    pub(super) fn check_room(&self, folder: &str, twice: u64, once: u64) -> std::io::Result<()> {
+    /// Fails if the folder's file system lacks the blocks or inodes for the changes, beside `journal` bytes in another file. A file
+    /// that is replaced is there twice for a moment.
+    pub(super) fn check_room(&self, folder: &str, journal: u64, entries: &[Entry]) -> std::io::Result<()> {
         let stat = fs::fstatvfs(self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?)?;
-        let free = stat.f_bfree.saturating_mul(stat.f_frsize);
-        // File systems that do not know their size report 0.
-        let needed = twice.saturating_mul(2).saturating_add(once);
-        if stat.f_blocks > 0 && free < needed.saturating_add(MARGIN) {
-            return Err(std::io::Error::other(format!("{free} bytes are free, and {needed} are to be written")));
+        let blocks = |bytes: u64| bytes.div_ceil(stat.f_frsize.max(512));
+        let (mut needed, mut inodes) = (blocks(journal) + MARGIN, MARGIN);
+        for Entry { change, .. } in entries {
+            let more = match change {
+                Change::Write { content, .. } => blocks(content.len()),
+                Change::Mkdir { .. } | Change::Symlink { .. } => 1,
+                _ => continue,
+            };
+            (needed, inodes) = (needed.saturating_add(more), inodes + 1);
         }
-        Ok(())
+        // File systems that do not know their size, or have no fixed number of inodes, report 0.
+        let lack = [(stat.f_blocks, stat.f_bfree, needed, "blocks"), (stat.f_files, stat.f_ffree, inodes, "inodes")];
+        match lack.into_iter().find(|(all, free, needed, _)| *all > 0 && free < needed) {
+            Some((_, free, needed, what)) => {
+                let text = format!("{free} {what} are free, and {needed} may be needed");
+                Err(std::io::Error::new(ErrorKind::StorageFull, text))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Removes `path`, a folder with everything in it.

@@ -20,6 +20,33 @@ pub(super) const UNSYNCED: [&str; 3] =
 pub(super) const ACCOUNTS: [&str; 6] =
     ["etc/subuid", "etc/subgid", "etc/group", "etc/gshadow", "etc/shadow", "etc/passwd"];
 
+/// What lets one log in, besides the account files and the homes of users that are made: keys, who may do what, names, and the
+/// files of the network stacks. It is what is written of a commit for which the disk has no room.
+const LOGIN: [&str; 17] = [
+    "etc/ssh",
+    "etc/sudoers",
+    "etc/sudoers.d",
+    "etc/doas.conf",
+    "etc/hostname",
+    "etc/hosts",
+    "etc/resolv.conf",
+    "etc/netplan",
+    "etc/network",
+    "etc/systemd/network",
+    "etc/systemd/resolved.conf.d",
+    "etc/NetworkManager",
+    "etc/sysconfig/network",
+    "etc/sysconfig/network-scripts",
+    "etc/udev/rules.d",
+    "root/.ssh",
+    "home",
+];
+
+/// Whether a path lets one log in, by its place.
+pub(super) fn is_for_login(path: &str) -> bool {
+    ACCOUNTS.contains(&path) || LOGIN.iter().any(|place| is_below(path, place))
+}
+
 /// Whether a path, absolute within the root, outlives the boot.
 pub fn is_on_disk(path: &str) -> bool {
     !is_volatile(path.trim_start_matches('/'))

@@ -1,12 +1,13 @@
 //! Locks that other programs of the running system also take.
 
-use super::Root;
+use super::disk::LastFolder;
+use super::{Attr, Change, Root, run_dir};
 use crate::base::channel::channel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use crate::base::thread;
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock, flock};
 use rustix::io::{Errno, Result as Io};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,38 @@ pub(super) fn wait_for(
     receiver.receive(Some(Deadline::after(wait)))
 }
 
+/// How long to wait for another run of the same stage.
+const STAGE_WAIT: Duration = Duration::from_secs(30);
+
 impl Root {
+    /// Takes the lock of a stage until this is dropped: what is planned beside another run of the stage, on what that run is about to
+    /// change, would be done twice. The lock is a file in prepivot's folder of /run, or the root's own folder if that is a tree, which
+    /// no stage of a boot uses.
+    ///
+    /// # Errors
+    /// Another process still holds it after half a minute. The stage may go on.
+    pub fn lock_stage(&mut self, stage: &str) -> Result<()> {
+        if self.is_plan() {
+            return Ok(());
+        }
+        let file = if self.has_run() {
+            let (path, attr) = (run_dir::DIR.to_owned(), Attr::root(0o700));
+            let made = self.disk.apply(&Change::Mkdir { path, attr }, &mut LastFolder::default());
+            made.and_then(|()| Ok(self.disk.open_lock(&format!("{}/{stage}.lock", &run_dir::DIR[1..]))?))
+        } else {
+            self.disk.open_at("", OFlags::RDONLY | OFlags::DIRECTORY).map_err(Into::into)
+        };
+        let failed = || format!("the stage goes on without its lock ({stage})");
+        let file = Arc::new(file.context(failed)?);
+        if flock(&*file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            log::info!("another run of this stage is waited for");
+            let take = |file: &OwnedFd| flock(file, FlockOperation::LockExclusive);
+            wait_for(file.clone(), STAGE_WAIT, take).unwrap_or(Err(Errno::WOULDBLOCK)).context(failed)?;
+        }
+        self.stage_lock = Some(Lock { _file: file });
+        Ok(())
+    }
+
     /// Takes the advisory write lock of the file `path`, created if it is missing, as lckpwdf(3) does. Only
     /// in the running system, where other programs run; elsewhere None.
     ///
@@ -63,8 +95,37 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::root::Use;
     use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::fs::MetadataExt;
     use std::path::Path;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn stages_wait_for_each_other() {
+        let dir = TempDir::new("stage-lock");
+        std::fs::create_dir(dir.0.join("run")).unwrap();
+        for usage in [Use::Tree, Use::NewRoot] {
+            let open = || if usage == Use::Tree { Root::open(&dir.0, usage).unwrap() } else { Root::open_new(&dir.0) };
+            let mut first = open();
+            first.lock_stage("init").unwrap();
+            std::thread::scope(|scope| {
+                let second = scope.spawn(|| {
+                    let mut second = open();
+                    second.lock_stage("init").unwrap();
+                    second.text("/x")
+                });
+                std::thread::sleep(Duration::from_millis(200));
+                assert!(!second.is_finished(), "{usage:?}");
+                std::fs::write(dir.0.join("x"), "of the first").unwrap();
+                drop(first);
+                assert_eq!(second.join().unwrap(), "of the first");
+            });
+            std::fs::remove_file(dir.0.join("x")).unwrap();
+        }
+        let mode = |path: &str| std::fs::metadata(dir.0.join(path)).unwrap().mode() & 0o777;
+        assert_eq!([mode("run/prepivot"), mode("run/prepivot/init.lock")], [0o700, 0o600]);
+        let mut other = Root::open_new(&dir.0);
+        other.lock_stage("config").unwrap();
+    }
 
     #[test]
     fn waits_for_a_held_lock_and_reports_it() {

@@ -53,8 +53,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The largest file that is read from the root, in bytes.
+/// The largest file that is read from the root, in bytes: a document of a seed, or the cached instance.
 pub const MAX_READ: u64 = 64 << 20;
+/// The largest file that is edited, or that a setting is looked up in. Edits hold a file several times; the largest real ones, such
+/// as the hosts file of an ad blocker, have 2 MB.
+pub const MAX_EDIT: u64 = 4 << 20;
 /// The most entries that removing one folder may touch.
 const MAX_REMOVE: usize = 100_000;
 
@@ -139,6 +142,10 @@ pub struct Root {
     waiting_changed: bool,
     /// Waiting changes that the next commit makes as they are.
     due: Vec<Entry>,
+    /// The lock of the stage that runs.
+    stage_lock: Option<Lock>,
+    /// Resolved paths to which something is added that another run would add again.
+    appended: BTreeSet<String>,
     /// Whether changes of an earlier run were looked for.
     recovered: bool,
     /// Paths that commits have written.
@@ -208,6 +215,8 @@ impl Root {
             waiting_folder: None,
             waiting_changed: false,
             due: Vec::new(),
+            stage_lock: None,
+            appended: BTreeSet::new(),
             recovered: false,
             done: Vec::new(),
             sets_labels: false,
@@ -318,8 +327,24 @@ impl Root {
     /// # Errors
     /// It cannot be read, or is larger than [`MAX_READ`].
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.read_at_most(path, MAX_READ)
+    }
+
+    /// [`Root::read`] for a file that is edited, or that settings are looked up in.
+    ///
+    /// # Errors
+    /// It cannot be read, or is larger than [`MAX_EDIT`].
+    pub fn read_small(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.read_at_most(path, MAX_EDIT)
+    }
+
+    /// [`Root::read`] for a file of at most `limit` bytes on the disk.
+    ///
+    /// # Errors
+    /// It cannot be read, or is larger.
+    pub fn read_at_most(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let Resolved { path: resolved, on_disk: seen, .. } = self.follow(path, true)?;
-        let on_disk = || self.disk.read(&resolved, seen).context(|| format!("failed to read {path}"));
+        let on_disk = || self.disk.read(&resolved, seen, limit).context(|| format!("failed to read {path}"));
         match self.nodes.get(&resolved) {
             Some(Node::File { content, over: Over::Append, .. }) if !self.below_unmounted(&resolved) => {
                 let mut all = on_disk()?.unwrap_or_default();
@@ -334,10 +359,17 @@ impl Root {
         }
     }
 
-    /// The text of a file; invalid UTF-8 is replaced. Empty if there is no file, or it cannot be read.
+    /// The text of a file; invalid UTF-8 is replaced. Empty where there is no file, or it cannot be read or is larger than
+    /// [`MAX_EDIT`].
     pub fn text(&self, path: &str) -> String {
-        match self.read(path) {
-            Ok(bytes) => bytes.map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default(),
+        self.text_at_most(path, MAX_EDIT)
+    }
+
+    /// [`Root::text`] of a file of at most `limit` bytes.
+    pub fn text_at_most(&self, path: &str, limit: u64) -> String {
+        let lossy = |e: std::string::FromUtf8Error| String::from_utf8_lossy(e.as_bytes()).into_owned();
+        match self.read_at_most(path, limit) {
+            Ok(bytes) => String::from_utf8(bytes.unwrap_or_default()).unwrap_or_else(lossy),
             Err(e) => {
                 log::warn!("{e}");
                 String::new()
@@ -415,6 +447,12 @@ impl Root {
         self.make_parents(&resolved, path)?;
         self.nodes.insert(resolved, Node::File { content, attr, over });
         Ok(())
+    }
+
+    /// Notes that the new content of a file is the old one and something that another run would add again. On a full disk it is only
+    /// written through the journal.
+    pub fn note_appended(&mut self, path: &str) {
+        self.appended.extend(self.resolve(path, true));
     }
 
     /// Writes a file that keeps its mode and owner; `attr` is for a new one.

@@ -91,7 +91,7 @@ impl Root {
     }
 
     /// Whether `path` is on the root's own file system.
-    fn is_on_own(&self, path: &str) -> bool {
+    pub(super) fn is_on_own(&self, path: &str) -> bool {
         let mut at = path;
         while !at.is_empty() {
             if let Some(device) = self.disk.device(at) {

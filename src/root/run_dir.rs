@@ -1,6 +1,6 @@
 //! The files below /run/prepivot that parts of prepivot leave for each other, and who writes and reads each.
 //!
-//! The folder is 0700 and ends with the boot. Records are JSON of types that derive nanoserde's traits.
+//! The folder is 0700 and ends with the boot. It also has the locks of the stages, NAME.lock ([`Root::lock_stage`]). Records are JSON of types that derive nanoserde's traits.
 
 use super::{Attr, Root};
 use crate::base::error::{Context, Result};

@@ -9,7 +9,7 @@ use crate::detect::{Facts, Finding, Mark, label_reason};
 use crate::document::{Bytes, Map, Value};
 use crate::drive::Files;
 use crate::instance::Instance;
-use crate::machine::Machine;
+use crate::machine::{Machine, beneath};
 use crate::root::Root;
 
 pub static SOURCE: Source = Source {
@@ -38,7 +38,7 @@ fn mark(facts: &Facts) -> Option<Finding> {
         false => facts.dmi("product_name"),
     }?;
     match kind.to_ascii_lowercase().as_str() {
-        "rhev" if facts.machine.base.join("sys/class/block").join(FLOPPY).exists() => {
+        "rhev" if beneath::exists(&facts.machine.base, &format!("sys/class/block/{FLOPPY}")) => {
             Finding::maybe("the machine is RHEV's and has a floppy drive")
         }
         "vsphere" => Finding::maybe(label_reason(facts.labelled(LABEL)?, LABEL)),

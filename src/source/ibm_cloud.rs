@@ -11,7 +11,7 @@ use crate::detect::{Facts, Finding, Mark, label_reason, virt};
 use crate::document::{Map, Value};
 use crate::drive::label::Superblock;
 use crate::instance::{Instance, NetworkData};
-use crate::machine::Machine;
+use crate::machine::{Machine, beneath};
 use crate::root::Root;
 use std::path::Path;
 
@@ -51,9 +51,9 @@ fn provisioning(machine: &Machine, root: &Root) -> Option<String> {
     if !root.is_file(SETTINGS) {
         return None;
     }
-    let changed = |path: &Path| std::fs::symlink_metadata(path).and_then(|m| m.modified()).ok();
-    let log = changed(&root.path().join(LOG));
-    let boot = changed(&machine.base.join("proc/1/environ"));
+    let changed = |base: &Path, path: &str| beneath::metadata(base, path)?.modified().ok();
+    let log = changed(root.path(), LOG);
+    let boot = changed(&machine.base, "proc/1/environ");
     let of_this_boot = log.is_none() || boot.is_none() || log > boot;
     of_this_boot.then(|| format!("the machine is still being provisioned by IBM Cloud: {SETTINGS} is there"))
 }

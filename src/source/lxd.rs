@@ -10,7 +10,7 @@ use crate::detect::{Facts, Finding, Mark, virt};
 use crate::document::{Bytes, Map, Value, json, yaml};
 use crate::instance::{Instance, NetworkData};
 use crate::link::http::{Client, Reply, Request, refused};
-use crate::machine::Machine;
+use crate::machine::{Machine, beneath};
 use crate::network::fallback;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
@@ -43,7 +43,7 @@ const MAX_KEYS: usize = 1_000;
 const MAX_TOTAL: usize = 32 << 20;
 
 fn has_socket(machine: &Machine) -> bool {
-    std::fs::metadata(machine.base.join(SOCKET)).is_ok_and(|m| m.file_type().is_socket())
+    beneath::metadata(&machine.base, SOCKET).is_some_and(|m| m.file_type().is_socket())
 }
 
 /// Recognises LXD by its socket in a container, and by its virtio port in a virtual machine.
@@ -177,7 +177,7 @@ fn mapping(name: &str, text: &str) -> Result<Map> {
 /// containers.
 fn default_network(machine: &Machine) -> Value {
     let nics = machine.nics();
-    let usual = || match (machine.base.join("sys/class/virtio-ports").exists(), std::env::consts::ARCH) {
+    let usual = || match (beneath::exists(&machine.base, "sys/class/virtio-ports"), std::env::consts::ARCH) {
         (false, _) => "eth0",
         (true, "powerpc64") => "enp0s5",
         (true, "s390x") => "enc9",

@@ -6,7 +6,7 @@ use crate::document::Value;
 use crate::instance::DsMode;
 use crate::link::http::{Client, Limits, Redirects};
 use crate::link::{Session, Uplink, http};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 /// The URLs to ask over an uplink that is ready.
@@ -43,7 +43,7 @@ impl Job {
 
 /// Asks all services over every uplink of the session at once. Services that share a URL are asked in order.
 /// None, with the reasons as problems, if none answers.
-pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files: &[PathBuf]) -> Option<Found> {
+pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, image: &Path) -> Option<Found> {
     let urls = |uplink: &Uplink| {
         let mut all: Vec<String> = Vec::new();
         for url in jobs.iter().flat_map(|job| (job.urls)(uplink)) {
@@ -79,7 +79,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
             .iter()
             .any(|job| job.redirects == Redirects::SameOrigin && (job.urls)(uplink).iter().any(|u| u == url));
         let redirects = if strict { Redirects::SameOrigin } else { Redirects::Any };
-        http::Settings { redirects, ca_files: ca_files.to_vec() }
+        http::Settings { redirects, image: Some(image.to_owned()) }
     };
     let answer = session.ask(&settings, &urls, &fetch);
     for warning in session.findings().take().entries() {

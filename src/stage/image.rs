@@ -1,14 +1,14 @@
 //! The image: its distribution, its configuration, and whether it is to be provisioned at all.
 
 use super::Options;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value, json};
 use crate::instance::instance_data::SENSITIVE_FILE;
 use crate::instance::{boot, state};
 use crate::machine::{Distro, Machine};
 use crate::module;
-use crate::root::Root;
+use crate::root::{Kind, Root};
 use crate::userdata::config::{self, Files};
 use crate::userdata::{PartHandlers, merge};
 
@@ -23,7 +23,10 @@ struct InRoot<'a>(&'a Root);
 
 impl Files for InRoot<'_> {
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.0.read(path)
+        match self.0.stat(path) {
+            Some(found) if found.kind != Kind::File => Err(Error::new(format!("{path} is not a regular file"))),
+            _ => self.0.read(path),
+        }
     }
 
     fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>> {
@@ -123,6 +126,22 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::root::Use;
+
+    #[test]
+    fn reports_configuration_that_is_no_file() {
+        let dir = TempDir::new("image-no-file");
+        dir.write("etc/cloud/cloud.cfg", "disable_root: false\n");
+        std::fs::create_dir_all(dir.0.join("etc/cloud/cloud.cfg.d/10-folder.cfg")).unwrap();
+        let fifo = dir.0.join("etc/cloud/cloud.cfg.d/20-fifo.cfg");
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, fifo, kind, 0o600.into(), 0).unwrap();
+        let root = Root::open(&dir.0, Use::Plan).unwrap();
+        let mut report = Report::new();
+        let image = Image::read(&root, &Machine::read(&dir.0), &mut report);
+        assert_eq!(image.config.get("disable_root"), Some(&Value::Bool(false)));
+        let said: Vec<String> = report.entries().iter().map(ToString::to_string).collect();
+        assert_eq!(said.iter().filter(|text| text.ends_with(".cfg is not a regular file")).count(), 2, "{said:?}");
+    }
 
     #[test]
     fn the_configuration_names_the_distribution_before_os_release() {

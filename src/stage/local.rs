@@ -7,8 +7,8 @@ use super::outside::{OfTree, ThisMachine};
 use super::schedule::{self, Provisioned};
 use super::search::{self, Outcome};
 use super::{
-    Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover, refresh, rescue,
-    welcome,
+    Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover_locked, refresh,
+    rescue, welcome,
 };
 use crate::base::error::Result;
 use crate::base::event::Event;
@@ -38,7 +38,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         Err(e) => return Ended { problems: vec![format!("{e}; nothing is provisioned")], written: false },
     };
     let unfinished = root.unfinished();
-    let recovered = if unfinished.is_some() { Report::new() } else { recover(&mut root) };
+    let recovered = if unfinished.is_some() { Report::new() } else { recover_locked(&mut root, Stage::Local) };
     if let Some(why) = disabled(&root, machine) {
         log::info!("nothing is provisioned: {why}");
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
@@ -326,7 +326,7 @@ fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
 pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Tree)?;
-    let recovered = recover(&mut root);
+    let recovered = recover_locked(&mut root, Stage::Local);
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);

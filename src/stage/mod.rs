@@ -150,6 +150,18 @@ fn recover(root: &mut Root) -> Report {
     report
 }
 
+/// [`recover`], once no other run of the stage is left. The local and the network stage share a lock: one plans on what the other has
+/// done.
+fn recover_locked(root: &mut Root, stage: Stage) -> Report {
+    let of = if stage == Stage::Local { Stage::Network } else { stage };
+    let locked = root.lock_stage(of.name());
+    let mut report = recover(root);
+    if let Err(e) = locked {
+        report.warn(e);
+    }
+    report
+}
+
 /// Writes the changes so far; failures are errors of the report.
 fn commit(root: &mut Root, report: &mut Report) {
     root.commit().iter().for_each(|e| report.error(e));

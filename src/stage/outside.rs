@@ -72,8 +72,7 @@ impl Outside for ThisMachine {
             return Some(Device { path, content: found.superblock().map(|s| s.kind.to_owned()) });
         }
         // udev's and the device mapper's names are links to a node.
-        let node = std::fs::canonicalize(name).ok().filter(|p| p.starts_with("/dev") && name.starts_with("/dev/"))?;
-        let found = self.find(node.to_str()?)?;
+        let found = self.find(devices::node_of(name)?.to_str()?)?;
         Some(Device { path: name.to_owned(), content: found.superblock().map(|s| s.kind.to_owned()) })
     }
 

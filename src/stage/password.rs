@@ -39,7 +39,7 @@ fn ask(url: &str) -> Result<Option<Value>> {
     let deadline = Deadline::after(UNASKED);
     // A network that is not up yet would end the request.
     route::wait(url, deadline);
-    let client = Client::system(&Settings { redirects: Redirects::SameOrigin, ca_files: Vec::new() }, deadline)?;
+    let client = Client::system(&Settings { redirects: Redirects::SameOrigin, image: None }, deadline)?;
     password_server::ask(&client, url)
 }
 

@@ -10,7 +10,7 @@ use super::rerun::Before;
 use super::web::Includes;
 use super::{
     LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, part_handlers, password,
-    provision, recover, refresh, reporting, rescue,
+    provision, recover, recover_locked, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -42,7 +42,7 @@ pub fn run(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) 
 /// stage. Returns the errors.
 fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let bound = root.bind_state();
-    let mut report = recover(root);
+    let mut report = recover_locked(root, Stage::Local);
     report.keep(bound);
     let provisioned = if LocalStage::result(root).is_none_or(|result| result.is_left_to_real_root()) {
         Some(local_stage::real_root(root, machine, options))
@@ -100,7 +100,7 @@ fn log_of_initramfs(root: &mut Root) -> Result<()> {
 /// One of the stages that have modules. Returns the errors.
 fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) -> Vec<String> {
     let start = status::uptime();
-    let mut recovered = recover(root);
+    let mut recovered = recover_locked(root, stage);
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
         recovered.keep(root.forget_unlabelled());

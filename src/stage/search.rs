@@ -14,7 +14,7 @@ use crate::drive::settle::settle;
 use crate::instance::status::uptime;
 use crate::instance::{DsMode, Instance, state};
 use crate::link::{self, cmdline_net::Made};
-use crate::machine::{Drivers, Machine};
+use crate::machine::{Drivers, Machine, beneath};
 use crate::root::{Root, run_dir};
 use crate::source::choose::{self, Certainty, MAYBE_TIME, Service};
 use crate::source::service::{self, Job};
@@ -89,8 +89,8 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
         raise: false,
     };
     let mut session = link::Session::open(&settings, search.deadline)?;
-    let ca_files = link::http::ca_files(search.root.path());
-    let found = service::ask(search, jobs, &mut session, &ca_files);
+    let image = search.root.path().to_owned();
+    let found = service::ask(search, jobs, &mut session, &image);
     found.ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
@@ -335,8 +335,8 @@ impl Finder<'_, '_> {
 /// How long systemd-udevd has been running; zero if it is not, or if the clock was set since then: udev may have loaded the
 /// clock's driver.
 fn since_udev(machine: &Machine) -> Duration {
-    let started = std::fs::metadata(machine.base.join("run/udev/control")).and_then(|m| m.modified());
-    let since = started.ok().and_then(|time| time.elapsed().ok()).unwrap_or_default();
+    let started = beneath::metadata(&machine.base, "run/udev/control").and_then(|m| m.modified().ok());
+    let since = started.and_then(|time| time.elapsed().ok()).unwrap_or_default();
     if since.as_secs_f64() > uptime() { Duration::ZERO } else { since }
 }
 
@@ -383,7 +383,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
             return None;
         }
     };
-    let ca_files = link::http::ca_files(search.root.path());
+    let image = search.root.path().to_owned();
     let (stopper, cancel) = (session.stopper(), Cancel::new().ok()?);
     let (found, appeared) = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -393,7 +393,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
             }
             appeared
         });
-        let found = service::ask(search, jobs, &mut session, &ca_files);
+        let found = service::ask(search, jobs, &mut session, &image);
         cancel.cancel();
         (found, waiter.join().unwrap_or(false))
     });

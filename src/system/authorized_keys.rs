@@ -162,7 +162,7 @@ pub fn add(
         }
     }
     let path = file(root, rules, user, report)?;
-    let old = root.read(&path)?.unwrap_or_default();
+    let old = root.read_small(&path)?.unwrap_or_default();
     let mut lines: Vec<Vec<u8>> = old.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
     if lines.last().is_some_and(Vec::is_empty) {
         lines.pop();

@@ -20,6 +20,7 @@ pub mod shell;
 pub mod snap;
 pub mod sshd_config;
 pub mod sudoers;
+mod sudoers_grammar;
 pub mod template;
 pub mod users;
 

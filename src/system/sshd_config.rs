@@ -1,7 +1,7 @@
 //! Reads and changes the SSH server's configuration (sshd_config(5)) outside of Match blocks.
 
 use super::Context;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::glob;
 use crate::document::Value;
 use crate::root::{Attr, Root};
@@ -59,8 +59,25 @@ fn find(root: &Root, path: &str, keyword: &str, depth: usize, left: &mut usize) 
 /// # Errors
 /// A file cannot be read or written.
 pub fn set(root: &mut Root, keyword: &str, value: &str) -> Result<bool> {
+    check(keyword, value)?;
     let path = file_to_change(root)?;
     root.edit_text(path, Attr::root(mode_of_new(path)), |text| Ok(with_value(text, keyword, value)))
+}
+
+/// Checks a line before it is written: sshd does not start with one that it refuses, and nobody could log in.
+fn check(keyword: &str, value: &str) -> Result<()> {
+    let is_word =
+        !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'#".contains(c));
+    let fits = match keyword {
+        "PasswordAuthentication" => matches!(value, "yes" | "no"),
+        "HostCertificate" => is_word && value.starts_with('/'),
+        _ => is_word,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(Error::new(format!("sshd would not take this value of {keyword}: it is not written")))
+    }
 }
 
 /// The text with `keyword` set before the first Match block. None if it already is.
@@ -93,6 +110,7 @@ fn with_value(text: &str, keyword: &str, value: &str) -> Option<String> {
 /// # Errors
 /// A file cannot be read or written.
 pub fn add(root: &mut Root, keyword: &str, value: &str) -> Result<()> {
+    check(keyword, value)?;
     let path = file_to_change(root)?;
     root.edit_text(path, Attr::root(mode_of_new(path)), |text| Ok(with_added(text, keyword, value))).map(drop)
 }
@@ -215,6 +233,18 @@ mod tests {
             root.text(CONFIG),
             "# c\npasswordauthentication yes\nPort 23\nHostCertificate /c\nMatch User a\n PasswordAuthentication no\n"
         );
+    }
+
+    #[test]
+    fn writes_no_value_that_sshd_refuses() {
+        let (_dir, mut root) = root(&[(CONFIG, "# c\n")]);
+        for value in ["maybe", "", "yes\nPermitRootLogin yes", "yes #"] {
+            assert!(set(&mut root, "PasswordAuthentication", value).is_err(), "{value}");
+        }
+        for value in ["key-cert.pub", "/a b", "/a\nPermitRootLogin yes"] {
+            assert!(add(&mut root, "HostCertificate", value).is_err(), "{value}");
+        }
+        assert_eq!(root.text(CONFIG), "# c\n");
     }
 
     #[test]

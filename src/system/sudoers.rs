@@ -1,5 +1,6 @@
 //! Rules for users in sudoers(5) and doas.conf(5).
 
+use super::sudoers_grammar;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::base::text::quoted;
@@ -15,16 +16,27 @@ const RULES: &str = "/etc/sudoers.d/90-cloud-init-users";
 const DOAS: &str = "/etc/doas.conf";
 const MODE: u32 = 0o440;
 
-/// Adds one or several sudoers(5) rules for `user`, given without the user's name.
+/// Adds one or several sudoers(5) rules for `user`, given without the user's name. One that sudo would refuse is left out alone.
 ///
 /// # Errors
-/// A rule is invalid, or a file cannot be written.
-pub fn add_sudo(root: &mut Root, user: &str, rules: &Value) -> Result<()> {
-    let rules = texts(rules).ok_or_else(|| crate::document::wrong("sudo", "a rule or a list of rules", rules))?;
+/// A rule holds the end of a line, or a file cannot be written.
+pub fn add_sudo(root: &mut Root, user: &str, rules: &Value, report: &mut Report) -> Result<()> {
+    let mut rules = texts(rules).ok_or_else(|| crate::document::wrong("sudo", "a rule or a list of rules", rules))?;
     if user == "ALL" {
         return Err(Error::new("sudo: a rule for the user ALL would be one for every user"));
     }
     check(&rules, "sudo")?;
+    rules.retain(|rule| {
+        let fits = sudoers_grammar::is_rule(rule);
+        if !fits {
+            let rule = quoted(rule);
+            report.error(format_args!("sudo: {rule} of the user {user} is no rule of sudoers(5): it is left out"));
+        }
+        fits
+    });
+    if rules.is_empty() {
+        return Ok(());
+    }
     let mut text = format!("\n# User rules for {user}\n");
     rules.iter().for_each(|rule| text += &format!("{user} {rule}\n"));
     include_folder(root)?;
@@ -88,7 +100,7 @@ fn after(old: &[u8], text: &str) -> Vec<u8> {
 fn include_folder(root: &mut Root) -> Result<()> {
     let here = root.exists(SUDOERS);
     // Without sudo the file does not exist; the folder is created all the same.
-    let old = root.read(if here { SUDOERS } else { VENDOR_SUDOERS })?.unwrap_or_default();
+    let old = root.read_small(if here { SUDOERS } else { VENDOR_SUDOERS })?.unwrap_or_default();
     let old = String::from_utf8_lossy(&old);
     let included = old.lines().any(|line| {
         let line = line.trim();
@@ -157,21 +169,37 @@ mod tests {
         std::fs::create_dir_all(dir.0.join("etc")).unwrap();
         std::fs::write(dir.0.join("etc/sudoers"), "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d").unwrap();
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut report = Report::new();
+        let mut add_sudo = |root: &mut Root, user: &str, rules: &Value| add_sudo(root, user, rules, &mut report);
         for _ in 0..2 {
             add_sudo(&mut root, "u", &"ALL=(ALL) ALL".into()).unwrap();
-            add_sudo(&mut root, "v", &Value::List(vec!["A".into(), "B".into()])).unwrap();
+            add_sudo(&mut root, "v", &Value::List(vec!["ALL=A".into(), "ALL=B".into()])).unwrap();
         }
         assert_eq!(
             root.text(RULES),
-            "# Created by prepivot\n\n# User rules for u\nu ALL=(ALL) ALL\n\n# User rules for v\nv A\nv B\n"
+            "# Created by prepivot\n\n# User rules for u\nu ALL=(ALL) ALL\n\n# User rules for v\nv ALL=A\nv ALL=B\n"
         );
         assert_eq!(root.text(SUDOERS), "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d");
         assert!(add_sudo(&mut root, "u", &"ALL\nevil ALL=(ALL) ALL".into()).is_err());
         assert!(add_sudo(&mut root, "ALL", &"ALL=(ALL) ALL".into()).is_err());
         assert!(add_sudo(&mut root, "u", &true.into()).is_err());
-        add_sudo(&mut root, "w", &Value::List(vec![Value::Null, "A".into()])).unwrap();
-        assert!(root.text(RULES).ends_with("# User rules for w\nw A\n"));
+        add_sudo(&mut root, "w", &Value::List(vec![Value::Null, "ALL=A".into()])).unwrap();
+        assert!(root.text(RULES).ends_with("# User rules for w\nw ALL=A\n"));
         assert!(!root.text(RULES).contains("evil"));
+    }
+
+    #[test]
+    fn leaves_out_a_wrong_rule_alone() {
+        let dir = TempDir::new("sudoers-wrong");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut report = Report::new();
+        let rules =
+            Value::List(vec!["ALL=(ALL) NOPASSWD ALL".into(), "ALL=(ALL) ALL".into(), "u ALL=(ALL) ALL".into()]);
+        add_sudo(&mut root, "u", &rules, &mut report).unwrap();
+        assert!(root.text(RULES).ends_with("\n# User rules for u\nu ALL=(ALL) ALL\n"), "{}", root.text(RULES));
+        assert_eq!(report.errors().len(), 2);
+        add_sudo(&mut root, "v", &"yes".into(), &mut report).unwrap();
+        assert!(!root.text(RULES).contains("rules for v"));
     }
 
     #[test]
@@ -179,14 +207,18 @@ mod tests {
         let dir = TempDir::new("sudoers-line-end");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut report = Report::new();
-        add_sudo(&mut root, "u", &"ALL=(ALL) ALL\n".into()).unwrap();
-        add_sudo(&mut root, "v", &Value::List(vec!["A \r\n".into(), "\n".into(), "B\t\n\n".into()])).unwrap();
+        add_sudo(&mut root, "u", &"ALL=(ALL) ALL\n".into(), &mut report).unwrap();
+        let rules = Value::List(vec!["ALL=A \r\n".into(), "\n".into(), "ALL=B\t\n\n".into()]);
+        add_sudo(&mut root, "v", &rules, &mut report).unwrap();
         add_doas(&mut root, "u", &"permit nopass u\n".into(), &mut report).unwrap();
-        assert!(root.text(RULES).ends_with("\n# User rules for u\nu ALL=(ALL) ALL\n\n# User rules for v\nv A\nv B\n"));
+        assert!(
+            root.text(RULES)
+                .ends_with("\n# User rules for u\nu ALL=(ALL) ALL\n\n# User rules for v\nv ALL=A\nv ALL=B\n")
+        );
         assert!(root.text(DOAS).ends_with("\npermit nopass u\n"));
         assert!(report.errors().is_empty());
         for rules in ["A\nB\n", "A\n\nroot2 ALL=(ALL) ALL", "A\0"] {
-            let error = add_sudo(&mut root, "w", &rules.into()).unwrap_err().to_string();
+            let error = add_sudo(&mut root, "w", &rules.into(), &mut report).unwrap_err().to_string();
             assert!(error.ends_with("several rules are the entries of a list"), "{error}");
             assert!(add_doas(&mut root, "w", &rules.into(), &mut report).is_err());
         }

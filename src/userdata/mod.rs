@@ -17,6 +17,7 @@ pub use cloud_config::{CloudConfig, IGNORED};
 pub use cmdline::from_cmdline;
 pub use parts::Part;
 
+use crate::base::digest;
 use crate::base::error::Result;
 use crate::base::hex;
 use crate::base::md5::md5;
@@ -147,13 +148,17 @@ pub fn process(documents: &[Bytes], context: Context<'_>) -> UserData {
     UserData { parts, deferred, fetched_once, disabled: context.disabled.to_vec(), ..data }
 }
 
-/// A part's name as a file name: `/` becomes `_`, and only letters, digits and `_-.()` are kept.
+/// The longest file name that is made of a part's, in bytes; a file system takes 255, and vendor-data2 adds a prefix.
+const MAX_NAME: usize = 200;
+
+/// A part's name as a file name: `/` becomes `_`, only letters, digits and `_-.()` are kept, and the end of a long one is replaced by
+/// its digest.
 pub fn file_name(name: &str) -> String {
     let clean: String =
         name.replace('/', "_").chars().filter(|c| c.is_ascii_alphanumeric() || "_-.()".contains(*c)).collect();
     match clean.as_str() {
         "" | "." | ".." => format!("part{clean}").replace('.', "_"),
-        _ => clean,
+        _ => digest::shortened(&clean, MAX_NAME).into_owned(),
     }
 }
 
@@ -173,5 +178,8 @@ mod tests {
         ] {
             assert_eq!(file_name(name), file);
         }
+        let long = "a".repeat(300);
+        assert_eq!(file_name(&long).len(), MAX_NAME);
+        assert_ne!(file_name(&long), file_name(&format!("{long}b")));
     }
 }

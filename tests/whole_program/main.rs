@@ -12,7 +12,9 @@
 
 mod calls;
 mod failed_sync;
+mod full_disk;
 mod read_only;
+mod security;
 mod traps;
 mod tree;
 

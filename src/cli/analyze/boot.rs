@@ -4,6 +4,7 @@ use super::events::Event;
 use crate::base::clock;
 use crate::cli::units;
 use crate::instance::status;
+use crate::machine::beneath;
 use crate::root::{Root, Stage, Use};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -21,7 +22,7 @@ struct Times {
 /// The times of this boot as text, and whether all of them are known.
 pub fn report(events: &[Event]) -> (String, bool) {
     let local = events.iter().rev().find(|e| e.result.is_none() && e.name == Stage::Local.event().0);
-    let is_container = Path::new("/run/systemd/container").exists();
+    let is_container = beneath::exists(Path::new("/"), "run/systemd/container");
     match times(is_container, local) {
         Some(times) => (description(&times, local, is_container), local.is_some()),
         None => ("systemd does not say when the kernel and the stages of this boot began\n".to_owned(), false),
@@ -29,7 +30,7 @@ pub fn report(events: &[Event]) -> (String, bool) {
 }
 
 fn times(is_container: bool, local: Option<&Event>) -> Option<Times> {
-    if !Path::new("/run/systemd/system").exists() {
+    if !beneath::exists(Path::new("/"), "run/systemd/system") {
         return None;
     }
     let mut root = Root::open(Path::new("/"), Use::Tree).ok()?;

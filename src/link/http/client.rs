@@ -74,7 +74,7 @@ pub struct Client {
 impl Client {
     /// A client that uses `uplink`, until `deadline` or until `cancel`.
     pub fn new(uplink: &Uplink, settings: &Settings, deadline: Deadline, cancel: Cancel, findings: &Findings) -> Self {
-        let network = Network::new(uplink, settings.ca_files.clone(), cancel);
+        let network = Network::new(uplink, settings.image.clone(), cancel);
         Client::over(Arc::new(network), uplink, settings.redirects, deadline, findings)
     }
 
@@ -93,7 +93,7 @@ impl Client {
     /// The process has no file descriptors left.
     pub fn socket(path: &Path, deadline: Deadline) -> Result<Self> {
         let cancel = Cancel::new().context(|| "failed to set up HTTP")?;
-        let settings = Settings { redirects: Redirects::SameOrigin, ca_files: Vec::new() };
+        let settings = Settings { redirects: Redirects::SameOrigin, image: None };
         Ok(Client::new(&Uplink::socket(path), &settings, deadline, cancel, &Findings::default()))
     }
 
@@ -316,18 +316,13 @@ impl Client {
 
     fn backoff(&self, tries: u32, after: Option<Duration>) -> Duration {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        match after {
-            None => FIRST_BACKOFF
-                .saturating_mul(1 << (tries - 1).min(16))
-                .min(LONGEST_BACKOFF)
-                .mul_f64(rng.between(0.5, 1.5)),
-            // The server's value is a minimum; the random part separates machines that were turned away
-            // together.
-            Some(after) => {
-                let spread = after.clamp(Duration::from_secs(1), LONGEST_BACKOFF).mul_f64(rng.between(0.0, 1.0));
-                after.saturating_add(spread)
-            }
-        }
+        let own = FIRST_BACKOFF.saturating_mul(1 << (tries - 1).min(16)).min(LONGEST_BACKOFF);
+        let own = own.mul_f64(rng.between(0.5, 1.5));
+        // The server's value is a minimum; the random part separates machines that were turned away together.
+        after.map_or(own, |after| {
+            let spread = after.clamp(Duration::from_secs(1), LONGEST_BACKOFF).mul_f64(rng.between(0.0, 1.0));
+            after.saturating_add(spread).max(own)
+        })
     }
 
     /// Sends the request once, and follows redirects.
@@ -366,6 +361,13 @@ impl Client {
             self.heard.store(true, Ordering::Relaxed);
         }
         let reply = reply?;
+        // No part was asked for. A proxy that takes another of two lengths shows another document (RFC 9112, section 6.3).
+        if reply.status == 206 {
+            return Err(Failure::Invalid("206 Partial Content, although the whole was asked for".into()));
+        }
+        if reply.header("transfer-encoding").and(reply.header("content-length")).is_some() {
+            return Err(Failure::Invalid("Transfer-Encoding and Content-Length in one answer".into()));
+        }
         if let Some(peer) = reply.peer {
             log::debug!("{}: {} from {peer}", said(request.method, request.url), reply.status);
         }
@@ -485,6 +487,17 @@ mod tests {
         }
         let (least, most) = waits.iter().fold((f64::MAX, 0.0f64), |(a, b), wait| (a.min(*wait), b.max(*wait)));
         assert!(least >= 5.0 && most <= 10.0 && most - least > 2.5, "{least} to {most}");
+    }
+
+    #[test]
+    fn retry_after_shortens_no_wait() {
+        for seconds in ["0", "1"] {
+            let headers = vec![("retry-after".into(), seconds.into())];
+            let busy = Answer::Reply(Reply { status: 503, headers, ..Reply::default() });
+            let (client, script) = client(Script::default().with("GET", URL, busy), Redirects::Any, 120);
+            assert!(client.get(URL).is_err());
+            assert!((10..=35).contains(&script.sent().len()), "{}", script.sent().len());
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::Error;
 use crate::base::report::Report;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -186,23 +186,8 @@ pub trait Transport: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub redirects: Redirects,
-    /// Files of CA certificates in PEM. The first that exists is used, read when https is first needed.
-    pub ca_files: Vec<PathBuf>,
-}
-
-/// Where distributions keep their trusted CA certificates, in one file. None of the paths is a symbolic link,
-/// because they are read from a root that may not be `/`.
-const CA_FILES: [&str; 5] = [
-    "etc/ssl/certs/ca-certificates.crt",
-    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "var/lib/ca-certificates/ca-bundle.pem",
-    "etc/ssl/ca-bundle.pem",
-    "etc/ssl/cert.pem",
-];
-
-/// The certificate files of the root at `path`.
-pub fn ca_files(path: &Path) -> Vec<PathBuf> {
-    CA_FILES.iter().map(|file| path.join(file)).collect()
+    /// The root whose CA certificates are used, read when https is first needed.
+    pub image: Option<PathBuf>,
 }
 
 /// Shared by the clients of one search: the number of requests, and the warnings.

@@ -9,6 +9,7 @@ use crate::link::dns::UplinkResolver;
 use crate::link::tcp::{self, LinkConnector};
 use crate::link::tls;
 use crate::link::url::unscoped;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -31,7 +32,7 @@ const USER_AGENT: &str = concat!("prepivot/", env!("CARGO_PKG_VERSION"));
 /// The network through one uplink.
 pub struct Network {
     uplink: Uplink,
-    ca_files: Vec<PathBuf>,
+    image: Option<PathBuf>,
     cancel: Cancel,
     plain: Agent,
     tls: OnceLock<Result<tls::Config>>,
@@ -39,10 +40,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// `ca_files`: the first that exists is read when https is first needed.
-    pub fn new(uplink: &Uplink, ca_files: Vec<PathBuf>, cancel: Cancel) -> Self {
+    /// `image` is the root whose CA certificates are read when https is first needed.
+    pub fn new(uplink: &Uplink, image: Option<PathBuf>, cancel: Cancel) -> Self {
         let plain = Agent::with_parts(config().build(), connector(uplink, &cancel, None), resolver(uplink, &cancel));
-        Network { uplink: uplink.clone(), ca_files, cancel, plain, tls: OnceLock::new(), secure: OnceLock::new() }
+        Network { uplink: uplink.clone(), image, cancel, plain, tls: OnceLock::new(), secure: OnceLock::new() }
     }
 
     /// The connection pool for a request. Connections from a given local port are not reused.
@@ -63,7 +64,7 @@ impl Network {
     }
 
     fn secure(&self, port: Option<u16>) -> Result<Agent> {
-        let tls = self.tls.get_or_init(|| tls::config(&self.ca_files)).clone()?;
+        let tls = self.tls.get_or_init(|| tls::config(self.image.as_deref())).clone()?;
         let (connector, resolver) = self.parts(port);
         Ok(tls::agent(config().build(), connector, resolver, tls))
     }
@@ -99,6 +100,9 @@ impl Transport for Network {
         let body = match response.body_mut().with_config().limit(request.limit as u64).read_to_vec() {
             Ok(body) => body,
             Err(ureq::Error::BodyExceedsLimit(_)) => return Err(too_large()),
+            Err(ureq::Error::Io(e)) if e.kind() == ErrorKind::UnexpectedEof => {
+                return Err(Failure::Invalid("the connection ended before the answer did".into()));
+            }
             Err(e) => return Err(failure(e, timeout)),
         };
         let text = |value: &ureq::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -178,7 +182,7 @@ mod tests {
     use std::thread::JoinHandle;
 
     fn client(uplink: &Uplink, seconds: u64) -> Client {
-        let settings = Settings { redirects: Redirects::Any, ca_files: Vec::new() };
+        let settings = Settings { redirects: Redirects::Any, image: None };
         let deadline = Deadline::after(Duration::from_secs(seconds));
         Client::new(uplink, &settings, deadline, Cancel::new().unwrap(), &Findings::default())
     }
@@ -285,6 +289,70 @@ mod tests {
             }
         });
         assert_eq!(client(&Uplink::system(), 30).get(&url).unwrap().as_deref(), Some(&b"whole"[..]));
+        thread.join().unwrap();
+    }
+
+    /// Gives each of several requests the same answer and closes the connection; returns the error, and how often it was asked.
+    fn refused(answer: &'static [u8]) -> (String, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/x", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let requests = listener.incoming().take_while(|connection| {
+                let head = serve(connection.as_ref().unwrap(), answer);
+                !head.starts_with("GET /end ")
+            });
+            requests.count()
+        });
+        let error = client(&Uplink::system(), 60).get(&url).unwrap_err().to_string();
+        let _ = client(&Uplink::system(), 5).send(&Request { tries: 1, ..Request::get(&url.replace("/x", "/end")) });
+        (error, thread.join().unwrap())
+    }
+
+    #[test]
+    fn gives_up_on_answers_that_are_cut_short() {
+        let started = std::time::Instant::now();
+        for answer in [
+            &b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"[..],
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\nshort",
+        ] {
+            let (error, tries) = refused(answer);
+            assert!(error.ends_with("the connection ended before the answer did (3 tries)"), "{error}");
+            assert_eq!(tries, 3);
+        }
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn takes_no_part_for_the_whole() {
+        let (error, tries) = refused(b"HTTP/1.1 206 Partial Content\r\nContent-Length: 4\r\n\r\npart");
+        assert!(error.contains("206 Partial Content, although the whole was asked for (3 tries)"), "{error}");
+        assert_eq!(tries, 3);
+        let (error, _) = refused(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+        );
+        assert!(error.contains("Transfer-Encoding and Content-Length in one answer"), "{error}");
+    }
+
+    #[test]
+    fn few_interim_answers_are_enough() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/x", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            serve(&connection, &b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".repeat(20));
+            connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi").unwrap();
+            let (mut connection, _) = listener.accept().unwrap();
+            serve(&connection, b"");
+            while connection.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let started = std::time::Instant::now();
+        assert_eq!(client(&Uplink::system(), 60).get(&url).unwrap().as_deref(), Some(&b"hi"[..]));
+        let error = client(&Uplink::system(), 60).get(&url).unwrap_err().to_string();
+        assert!(error.ends_with("more than 20 interim answers"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(20));
         thread.join().unwrap();
     }
 

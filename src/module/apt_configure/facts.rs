@@ -5,6 +5,8 @@ use crate::system::shell;
 use std::collections::BTreeSet;
 
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
+/// The largest such file that is read, in bytes. A full desktop has 6 MB.
+const MAX_STATUS: u64 = 16 << 20;
 /// The largest file of APT's configuration that is read, in bytes.
 const MAX_CONF: u64 = 1 << 20;
 
@@ -31,7 +33,7 @@ pub fn is_core(root: &Root) -> bool {
 
 /// dpkg's name for the architecture: that of the dpkg that is installed, else this program's.
 pub fn architecture(root: &Root) -> String {
-    let text = root.text(DPKG_STATUS);
+    let text = root.text_at_most(DPKG_STATUS, MAX_STATUS);
     let dpkg = text.split("\n\n").find(|stanza| stanza.lines().any(|l| l == "Package: dpkg"));
     let named = dpkg.and_then(|stanza| stanza.lines().find_map(|l| l.strip_prefix("Architecture: ")));
     let own = match std::env::consts::ARCH {
@@ -47,7 +49,7 @@ pub fn architecture(root: &Root) -> String {
 
 /// Names of installed packages.
 pub fn installed(root: &Root) -> BTreeSet<String> {
-    let text = root.text(DPKG_STATUS);
+    let text = root.text_at_most(DPKG_STATUS, MAX_STATUS);
     let name = |stanza: &str| {
         let field = |key: &str| stanza.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
         let state = field("Status:")?;

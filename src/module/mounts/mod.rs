@@ -413,15 +413,17 @@ fn listed(cx: &mut Context, systemd: bool) -> Result<Vec<(Entry, bool)>> {
             continue;
         };
         let or = |i: usize, default: &str| field(i).unwrap_or_else(|| default.to_owned());
-        let number = |i: usize, default: &str| {
-            let value = or(i, default);
-            let fits = !value.is_empty() && value.len() < 4 && value.bytes().all(|b| b.is_ascii_digit());
-            if fits { value } else { "0".to_owned() }
-        };
+        let fits = |value: &str| !value.is_empty() && value.len() < 4 && value.bytes().all(|b| b.is_ascii_digit());
+        let number =
+            |i: usize, default: &str| Some(or(i, default)).filter(|v| fits(v)).unwrap_or_else(|| "0".to_owned());
+        let is_odd = [4, 5].iter().any(|i| field(*i).is_some_and(|value| !fits(&value)));
         let fields = [spec, point, or(2, "auto"), or(3, options), number(4, "0"), number(5, "2")];
         if !fields[1].starts_with('/') && fields[2] != "swap" && fields[1] != "none" {
             cx.report.warn(format_args!("{label}: the mount point is not an absolute path: it is ignored"));
             continue;
+        }
+        if is_odd {
+            cx.report.warn(format_args!("{label}: expected numbers as the last two fields: 0 is used"));
         }
         if fields.iter().any(|f| f.contains('\0')) {
             cx.report.warn(format_args!("{label}: it holds a NUL byte: it is ignored"));

@@ -437,6 +437,7 @@ fn no_value_adds_a_line_or_field() {
         "ü",
     ];
     let fields = ["/dev/vdc", "/data", "auto", "defaults", "0", "2"];
+    let mut all = String::new();
     for value in hostile {
         for at in 0..6 {
             let words: Vec<String> =
@@ -448,12 +449,23 @@ fn no_value_adds_a_line_or_field() {
                 let lines = machine.lines(&config);
                 assert!(lines.len() <= 1, "{config}: {lines:?}");
                 for line in lines {
+                    all += &format!("{line}\n");
                     assert_eq!(line.split('\t').count(), 6, "{config}: {line:?}");
                     assert_eq!(line.split([' ', '\t']).filter(|f| !f.is_empty()).count(), 6, "{config}: {line:?}");
                     assert!(line.contains("nofail"), "{config}: {line:?}");
                 }
             }
         }
+    }
+    // libmount takes each of the lines.
+    let table = machine.dir.0.join("all-lines");
+    std::fs::write(&table, all).unwrap();
+    match std::process::Command::new("findmnt").args(["--verify", "--tab-file"]).arg(&table).output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("0 parse errors"), "{said}");
+        }
+        Err(e) => crate::base::testing::skip(format!("findmnt: {e}")),
     }
     for config in ["{mounts: 5}", "{mounts: [5, null, {a: b}, [], [[]], [null], [vdc]]}", "{swap: [], mounts: []}"] {
         let parsed = yaml::parse("t", config).unwrap();

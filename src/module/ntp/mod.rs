@@ -174,7 +174,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     };
     let file = &ntp.client.file;
     let saved = format!("{file}.dist");
-    if let Some(old) = cx.root.read(file)?
+    if let Some(old) = cx.root.read_small(file)?
         && old != text.as_bytes()
         && !cx.root.exists(&saved)
     {

@@ -250,7 +250,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
             let result = if key == "doas" {
                 sudoers::add_doas(root, self.name, rules, report)
             } else {
-                sudoers::add_sudo(root, self.name, rules)
+                sudoers::add_sudo(root, self.name, rules, report)
             };
             self.keep(result);
         }

@@ -83,6 +83,8 @@ pub static DEFERRED: Module = Module {
 const TRIES: u32 = 4;
 /// The default mode and owner.
 const DEFAULT_MODE: u32 = 0o644;
+/// The mode if `permissions` is wrong.
+const PRIVATE_MODE: u32 = 0o600;
 
 /// An entry of the list.
 struct Entry<'a> {
@@ -261,6 +263,7 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
             return Err(Error::new(format!("the file would be larger than {MAX_READ} bytes")));
         }
         cx.root.write(&entry.path, all, attr)?;
+        cx.root.note_appended(&entry.path);
     } else {
         cx.root.write(&entry.path, content, attr)?;
     }
@@ -290,7 +293,7 @@ fn own(cx: &mut Context, entry: &Entry, made: &[&str]) -> Result<()> {
 /// The mode and owner of the file. An owner that the root does not know is root for now, which is no error if
 /// this cloud-config creates it.
 fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
-    let unset = old.map_or(DEFAULT_MODE, |a| a.mode);
+    let unset = old.map_or(PRIVATE_MODE, |a| a.mode);
     let mut attr =
         Attr { mode: mode(entry, unset, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
     let mut missing = None;
@@ -381,8 +384,8 @@ fn made(cx: &mut Context) -> HashSet<String> {
     made
 }
 
-/// `permissions`: a string is octal; a number is used as it is, as in cloud-init. A value that is not a mode and becomes 0 there
-/// (0.5, false) sets no mode there either: the file has the mode `unset`.
+/// `permissions`: a string is octal; a number is used as it is, as in cloud-init. A value that is no mode and becomes 0 there (0.5,
+/// false) sets none there either: the file has the mode `unset`. Any other wrong value is [`PRIVATE_MODE`]: the content may be a secret.
 fn mode(entry: &Entry, unset: u32, report: &mut Report) -> u32 {
     let value = match entry.map.get("permissions") {
         None | Some(Value::Null) => return DEFAULT_MODE,
@@ -405,10 +408,12 @@ fn mode(entry: &Entry, unset: u32, report: &mut Report) -> u32 {
             report.warn(format_args!("{entry}: permissions: expected an octal number in quotes: no mode is set"));
             unset
         }
-        Some(mode) => mode & 0o7777,
-        None => {
-            report.warn(format_args!("{entry}: permissions: expected an octal number in quotes: 0644 is used"));
-            DEFAULT_MODE
+        Some(mode) if mode <= 0o7777 => mode,
+        _ => {
+            report.warn(format_args!(
+                "{entry}: permissions: expected an octal number of four digits in quotes: 0600 is used"
+            ));
+            PRIVATE_MODE
         }
     }
 }
@@ -522,9 +527,9 @@ mod tests {
     #[test]
     fn sets_no_mode_for_what_is_none() {
         for (permissions, new, old) in [
-            ("0.5", 0o644, 0o600),
-            ("-0.9", 0o644, 0o600),
-            ("false", 0o644, 0o600),
+            ("0.5", 0o600, 0o640),
+            ("-0.9", 0o600, 0o640),
+            ("false", 0o600, 0o640),
             ("0", 0, 0),
             ("'0000'", 0, 0),
             ("1.5", 1, 1),
@@ -532,12 +537,18 @@ mod tests {
             ("'0755'", 0o755, 0o755),
             ("493", 0o755, 0o755),
             ("null", 0o644, 0o644),
-            ("[]", 0o644, 0o644),
-            ("-1", 0o644, 0o644),
-            (".nan", 0o644, 0o644),
+            ("'00755'", 0o755, 0o755),
+            ("4095", 0o7777, 0o7777),
+            ("4096", 0o600, 0o600),
+            ("'0777777'", 0o600, 0o600),
+            ("0777777", 0o600, 0o600),
+            ("u=rw", 0o600, 0o600),
+            ("[]", 0o600, 0o600),
+            ("-1", 0o600, 0o600),
+            (".nan", 0o600, 0o600),
         ] {
             let fixture = Fixture::new("debian");
-            fixture.put("/old", "old", 0o600);
+            fixture.put("/old", "old", 0o640);
             let entry = |path: &str| format!("{{path: {path}, content: x, permissions: {permissions}}}");
             let config = format!("write_files: [{}, {}]", entry("/new"), entry("/old"));
             let left = fixture.run(&config, &[MODULE.before_pivot]);

@@ -7,7 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::base::manual;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
-use crate::machine::Cmdline;
+use crate::machine::{Cmdline, beneath};
 use crate::network::mac::Macs;
 use crate::network::model::Network;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub fn of_initramfs(
     report: &mut Report,
 ) -> Option<Value> {
     let by_cmdline = cmdline.words().any(|w| w.starts_with("ip=") || w.starts_with("ip6="));
-    if !by_cmdline && !run.join(ISCSI).exists() {
+    if !by_cmdline && !beneath::exists(run, ISCSI) {
         return None;
     }
     left_by_initramfs(run, mac, report)
@@ -57,22 +57,14 @@ pub fn of_initramfs(
 
 /// The files in `run` as version 1, whatever configured the network. None if there are no files.
 pub fn left_by_initramfs(run: &Path, mac: impl Fn(&str) -> Option<String>, report: &mut Report) -> Option<Value> {
-    let mut names: Vec<String> = std::fs::read_dir(run)
-        .ok()?
-        .filter_map(|e| e.ok()?.file_name().into_string().ok())
-        .filter(|n| (n.starts_with("net-") || n.starts_with("net6-")) && n.ends_with(".conf"))
-        .take(MAX_FILES)
-        .collect();
+    let mut names = beneath::names(run, ".");
+    names.retain(|n| (n.starts_with("net-") || n.starts_with("net6-")) && n.ends_with(".conf"));
     names.sort();
+    names.truncate(MAX_FILES);
     let texts: Vec<(String, String)> =
-        names.into_iter().filter_map(|n| small(&run.join(&n)).map(|text| (n, text))).collect();
+        names.into_iter().filter_map(|n| beneath::read(run, &n).map(|text| (n, text))).collect();
     let entries = entries(&texts, mac, report);
     (!entries.is_empty()).then(|| Map::from_iter([("version", Value::Int(1)), ("config", entries.into())]).into())
-}
-
-fn small(path: &Path) -> Option<String> {
-    let folder = path.parent()?;
-    crate::machine::beneath::read(folder, path.file_name()?.to_str()?)
 }
 
 /// The entries of version 1 from the files' names and texts. A device may have several files, one for each family.

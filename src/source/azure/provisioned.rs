@@ -63,7 +63,7 @@ pub fn provisioned(live: &mut Live) -> Result<()> {
     key_value(live, failed.as_deref().unwrap_or(&failure::success(&vm_id, now)));
     let renewed;
     let client = if waited && live.root.is_live() {
-        let settings = Settings { redirects: Redirects::SameOrigin, ca_files: Vec::new() };
+        let settings = Settings { redirects: Redirects::SameOrigin, image: None };
         renewed = Client::system(&settings, Deadline::after(AFTER_PROXY))?;
         &renewed
     } else {

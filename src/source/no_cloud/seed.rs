@@ -10,6 +10,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
+use crate::machine::beneath;
 use crate::source::documents::{availability_zone, cloud_name, launch_index};
 use crate::source::keys::public_keys;
 use crate::source::search::{Found, Search};
@@ -70,7 +71,7 @@ pub(super) fn remote(search: &mut Search) -> Option<(Seed, String)> {
 
 /// Collects what the machine, the image and the drives say, without following `seedfrom`.
 fn gather(search: &mut Search) -> Seed {
-    let mut seed = Seed { is_lxd: search.machine.base.join("dev/lxd/sock").exists(), ..Seed::default() };
+    let mut seed = Seed { is_lxd: beneath::exists(&search.machine.base, "dev/lxd/sock"), ..Seed::default() };
     for (place, line) in
         [("dmi", search.machine.dmi("product_serial")), ("cmdline", Some(search.machine.cmdline.text().to_owned()))]
     {

@@ -1,11 +1,9 @@
 //! How an OVF environment is recognised.
 
 use crate::detect::{Facts, Filesystem, Finding, virt};
-use crate::machine::Machine;
+use crate::machine::{Machine, beneath};
 use crate::source::azure;
-use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 
 /// Labels of a CD-ROM with an environment, compared without case.
 pub const LABELS: &[&str] = &["OVF-TRANSPORT", "OVFENV", "OVF ENV"];
@@ -64,9 +62,8 @@ pub fn has_environment(machine: &Machine, fs: &Filesystem) -> bool {
     if size.and_then(|s| s.trim().parse::<u64>().ok()).is_none_or(|s| s >= TOO_LARGE) {
         return false;
     }
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(machine.base.join("dev").join(name));
-    file.is_ok_and(|file| contains(file.take(TOO_LARGE * 512), SCHEMA))
+    let device = beneath::block_device(&machine.base, &fs.device);
+    device.is_some_and(|device| contains(device.take(TOO_LARGE * 512), SCHEMA))
 }
 
 /// Whether a stream contains the text, ignoring case.

@@ -33,7 +33,7 @@ impl Table {
     /// # Errors
     /// It cannot be read.
     pub fn read(root: &Root, path: &'static str) -> Result<Table> {
-        let content = root.read(path)?;
+        let content = root.read_small(path)?;
         let state = match &content {
             Some(_) => State::File,
             None if root.lstat(path).is_none() => State::Absent,

@@ -353,9 +353,10 @@ fn urls(data: &[u8]) {
 }
 
 fn certificates(data: &[u8]) {
-    in_scratch("ca.pem", |path| {
-        std::fs::write(path, data).expect("failed to write the certificates");
-        let _ = tls::config(&[path.to_owned()]);
+    in_scratch("image", |image| {
+        std::fs::create_dir_all(image.join("etc/ssl")).expect("failed to make the folder of certificates");
+        std::fs::write(image.join("etc/ssl/cert.pem"), data).expect("failed to write the certificates");
+        let _ = tls::config(Some(image));
     });
 }
 

@@ -1,0 +1,174 @@
+//! A root without room for what is provisioned: a user is there as a whole or not at all, and once there is room the result is that
+//! of an uninterrupted run.
+
+use crate::tree::{Entry, Tree, describe};
+use crate::{may_chown, prepivot};
+use prepivot::base::testing::{TempDir, skip};
+use rustix::fs::statvfs;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How many KB are free, before the first run. An uninterrupted one needs about 450, its journal included.
+const FREE: [u64; 18] = [0, 10, 20, 40, 60, 80, 100, 120, 150, 180, 210, 250, 300, 350, 400, 450, 500, 700];
+/// The size of the root's file system.
+const SIZE: u64 = 16 << 20;
+
+/// A mounted file system, unmounted in the end, and whether its inodes are few, not its blocks.
+struct Mounted(PathBuf, bool);
+
+impl Mounted {
+    /// None, counted as skipped, where it cannot be made or mounted.
+    fn new(dir: &Path, kind: &str) -> Option<Mounted> {
+        let (image, point) = (dir.join("image"), dir.join("point"));
+        fs::create_dir(&point).unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output();
+            let done = output.as_ref().is_ok_and(|o| o.status.success());
+            if !done {
+                skip(format!("{kind}: {program}: {output:?}"));
+            }
+            done
+        };
+        let (device, place) = (image.to_str().unwrap(), point.to_str().unwrap());
+        let mounted = match kind {
+            "tmpfs" | "inodes" => run("mount", &["-t", "tmpfs", "-o", &format!("size={SIZE}"), "tmpfs", place]),
+            _ => {
+                fs::File::create(&image).unwrap().set_len(SIZE).unwrap();
+                run(&format!("mkfs.{kind}"), &["-q", device]) && run("mount", &["-o", "loop", device, place])
+            }
+        };
+        mounted.then_some(Mounted(point, kind == "inodes"))
+    }
+
+    fn remount(&self, inodes: u64) {
+        let options = format!("remount,nr_inodes={inodes}");
+        assert!(Command::new("mount").args(["-o", &options]).arg(&self.0).status().unwrap().success());
+    }
+
+    /// Leaves this many KB free, or an inode for each four.
+    fn fill(&self, free: u64) {
+        if self.1 {
+            let stat = statvfs(&self.0).unwrap();
+            return self.remount(stat.f_files - stat.f_ffree + free / 4);
+        }
+        let mut file = fs::File::create(self.0.join("filler")).unwrap();
+        let is_full = || statvfs(&self.0).is_ok_and(|stat| stat.f_bfree * stat.f_frsize <= free << 10);
+        while !is_full() && file.write_all(&[1; 4096]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        if self.1 {
+            return self.remount(0);
+        }
+        fs::remove_file(self.0.join("filler")).unwrap();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// What is there, without what each run has of its own: its times, its log.
+fn result(tree: &Tree) -> BTreeMap<String, String> {
+    let is_of_run = |path: &str| {
+        path.contains("/sem/")
+            || path.starts_with("/run/")
+            || ["/var/log/cloud-init.log", "/var/lib/cloud/data/status.json", "/var/lib/cloud/data/result.json"]
+                .contains(&path)
+    };
+    let one = |(path, entry): (String, Entry)| {
+        let said = if is_of_run(&path) {
+            format!("{:o} {}", entry.mode, entry.uid)
+        } else {
+            describe(&path, None, Some(&entry))
+        };
+        (path, said)
+    };
+    tree.entries().into_iter().map(one).collect()
+}
+
+/// Whether each user of passwd has what belongs to it: a line in shadow, and the skeleton's file in a home.
+fn assert_users_are_whole(tree: &Tree, free: u64) {
+    let text = |path: &str| fs::read_to_string(tree.path().join(path)).unwrap();
+    let (passwd, shadow) = (text("etc/passwd"), text("etc/shadow"));
+    for name in ["alice", "pat", "svc"] {
+        let is_there = passwd.lines().any(|line| line.starts_with(&format!("{name}:")));
+        assert_eq!(shadow.lines().any(|line| line.starts_with(&format!("{name}:"))), is_there, "{name}, {free} KB");
+        if name != "svc" {
+            let home = tree.path().join("home").join(name);
+            assert_eq!(home.join(".profile").exists(), is_there, "{name}, {free} KB");
+            assert_eq!(home.exists(), is_there, "{name}, {free} KB");
+        }
+    }
+    let keys = tree.path().join("home/alice/.ssh/authorized_keys").exists();
+    assert_eq!(keys, passwd.contains("\nalice:"), "{free} KB");
+}
+
+fn try_sizes(kind: &str) {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/everything");
+    let seed = case.join("seed");
+    let mut expected = None;
+    let (mut whole, mut logins, mut nothing) = (0, 0, 0);
+    for free in [None].into_iter().chain(FREE.map(Some)) {
+        let dir = TempDir::new("full-disk");
+        let Some(mounted) = Mounted::new(&dir.0, kind) else { return };
+        let tree = Tree::of_case(&case, &mounted.0);
+        let before = result(&tree);
+        let Some(free) = free else {
+            assert_eq!(prepivot("apply", tree.path(), &seed, &[]).code, 0);
+            expected = Some(result(&tree));
+            continue;
+        };
+        mounted.fill(free);
+        let first = prepivot("apply", tree.path(), &seed, &[]);
+        assert_users_are_whole(&tree, free);
+        let left = fs::read_dir(tree.path().join("etc")).unwrap().map(|e| e.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.to_string_lossy().ends_with(".prepivot")).collect();
+        assert!(left.is_empty(), "{free} KB: {left:?}");
+        match (first.code, fs::read_to_string(tree.path().join("etc/passwd")).unwrap().contains("\nalice:")) {
+            (0, true) => whole += 1,
+            (_, true) => logins += 1,
+            (code, false) => {
+                assert_ne!(code, 0, "{free} KB");
+                let is_same = |path: &str| before.get(path) == result(&tree).get(path);
+                assert!(["/etc/hosts", "/etc/shadow", "/etc/fstab"].into_iter().all(is_same), "{free} KB");
+                nothing += 1;
+            }
+        }
+        mounted.make_room();
+        let second = prepivot("apply", tree.path(), &seed, &[]);
+        assert_eq!(second.code, 0, "{free} KB: {}", second.stderr);
+        let (found, expected) = (result(&tree), expected.as_ref().unwrap());
+        for path in found.keys().chain(expected.keys()) {
+            assert_eq!(found.get(path), expected.get(path), "{kind}, {free} KB: {path}\n{}", first.stderr);
+        }
+    }
+    println!("{kind}: {whole} whole, {logins} with what lets one log in, {nothing} unchanged");
+    assert!(whole > 0 && logins > 0 && nothing > 0);
+}
+
+#[test]
+fn a_full_tmpfs_is_provisioned_later() {
+    if may_chown() {
+        try_sizes("tmpfs");
+    }
+}
+
+#[test]
+fn a_tmpfs_without_inodes_is_provisioned_later() {
+    if may_chown() {
+        try_sizes("inodes");
+    }
+}
+
+#[test]
+fn a_full_ext4_is_provisioned_later() {
+    if may_chown() {
+        try_sizes("ext4");
+    }
+}
