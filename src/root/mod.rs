@@ -430,6 +430,39 @@ impl Root {
         }
     }
 
+    /// Creates the missing folders above `path` with `attr`, as [`Root::mkdir`] for each would.
+    ///
+    /// # Errors
+    /// As [`Root::mkdir`].
+    pub fn mkdir_above(&mut self, path: &str, attr: Attr) -> Result<()> {
+        let Some((folder, _)) = path.rsplit_once('/').filter(|(folder, _)| !folder.is_empty()) else { return Ok(()) };
+        let ends: Vec<usize> = path.match_indices('/').map(|(end, _)| end).filter(|end| *end > 0).collect();
+        let (resolved, found) = self.resolve_to_change(folder, true)?;
+        // With links, or with folders below mounts that exist only in part, each is looked at.
+        if found.is_some_and(|s| s.kind == Kind::Dir) && self.unmounted.is_empty() {
+            return Ok(());
+        }
+        if found.is_some() || !self.unmounted.is_empty() || Some(resolved.as_str()) != folder.strip_prefix('/') {
+            return ends.iter().try_for_each(|end| self.mkdir(&path[..*end], attr));
+        }
+        // The first that is missing: whatever is above it is a folder, or the whole path would be an error.
+        let first = ends.partition_point(|end| self.lstat_resolved(&path[1..*end]).is_some());
+        if let Some(end) = first.checked_sub(1).and_then(|last| ends.get(last)) {
+            self.mkdir(&path[..*end], attr)?;
+        }
+        let mut is_in_new = false;
+        for end in ends.get(first..).unwrap_or_default() {
+            let folder = &path[1..*end];
+            if is_in_new {
+                self.nodes.insert(folder.to_owned(), Node::Dir { attr, is_new: false });
+            } else {
+                self.insert_dir(folder.to_owned(), attr);
+                is_in_new = matches!(self.nodes.get(folder), Some(Node::Dir { is_new: true, .. }));
+            }
+        }
+        Ok(())
+    }
+
     /// Makes `path` a symbolic link to `target`, replacing a file or link.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Rules for users in sudoers(5) and doas.conf(5).
 
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::base::text::quoted;
@@ -14,6 +15,8 @@ const SUDOERS_DIR: &str = "/etc/sudoers.d";
 const RULES: &str = "/etc/sudoers.d/90-cloud-init-users";
 const DOAS: &str = "/etc/doas.conf";
 const MODE: u32 = 0o440;
+/// How many bytes of a file are searched and copied in one step, for each user.
+const COPIED: usize = 32;
 
 /// Adds one or several sudoers(5) rules for `user`, given without the user's name.
 ///
@@ -72,6 +75,7 @@ fn add(root: &mut Root, path: &str, text: &str) -> Result<()> {
         return root.write(path, format!("# Created by prepivot\n{text}"), Attr::root(MODE));
     }
     root.edit(path, Attr::root(MODE), |old| {
+        budget::step(old.len() / COPIED)?;
         let has = String::from_utf8_lossy(old).contains(text);
         Ok((!has).then(|| after(old, text)))
     })
