@@ -75,6 +75,15 @@ impl Content {
         }
     }
 
+    /// How many bytes are in memory for it alone: not those of a document, which has them anyway.
+    pub(super) fn held(&self) -> usize {
+        match &self.0 {
+            Source::Bytes(bytes) if !bytes.is_shared() => bytes.len(),
+            Source::Text(text) if !text.is_shared() => text.len(),
+            _ => 0,
+        }
+    }
+
     /// Adds more at the end.
     pub(super) fn push(&mut self, more: Content) {
         let sum = self.len() + more.len();

@@ -2,6 +2,7 @@
 
 use super::layout::is_unsynced;
 use super::{Attr, Content, MAX_READ, Node, Over, Root};
+use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 
 /// [`Root::edit_text`] maps the bytes 0x80 to 0xff that are not UTF-8 to private-use characters of Unicode's
@@ -86,6 +87,9 @@ impl Root {
             return Err(too_large());
         }
         if let Some(Node::File { content, attr: old, over: Over::Replace }) = self.nodes.get_mut(&resolved) {
+            let cost = more.held() + size_of::<Content>();
+            budget::take_last(cost)?;
+            self.held += cost;
             content.push(more);
             *old = attr;
             return Ok(());

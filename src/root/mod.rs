@@ -42,6 +42,7 @@ pub use mounts::{Writable, check_writable, unescape};
 pub use owner::{Ids, Owners};
 pub use watch::PathState;
 
+use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use crate::machine::{Cmdline, Distro, Machine};
 use disk::Disk;
@@ -55,6 +56,10 @@ use std::path::Path;
 pub const MAX_READ: u64 = 64 << 20;
 /// The most entries that removing one folder may touch.
 const MAX_REMOVE: usize = 100_000;
+
+/// What a change takes in memory, with the lists of a commit that it is in.
+const CHANGE_COST: usize = 400;
+const PATH_COPIES: usize = 4;
 
 /// Mode and numeric owner of a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,6 +126,8 @@ pub struct Root {
     disk: Disk,
     usage: Use,
     nodes: BTreeMap<String, Node>,
+    /// What they cost of the stage's budget.
+    held: usize,
     /// The kernel command line, if the root is this machine's.
     cmdline: Cmdline,
     /// All mount points of the real root, once found, until something may have changed them.
@@ -196,6 +203,7 @@ impl Root {
             disk,
             usage,
             nodes: BTreeMap::new(),
+            held: 0,
             cmdline: Cmdline::default(),
             points: None,
             unmounted: Vec::new(),
@@ -399,8 +407,7 @@ impl Root {
             _ => {}
         }
         self.make_parents(&resolved, path)?;
-        self.nodes.insert(resolved, Node::File { content, attr, over });
-        Ok(())
+        self.put(resolved, Node::File { content, attr, over })
     }
 
     /// Writes a file that keeps its mode and owner; `attr` is for a new one.
@@ -424,8 +431,7 @@ impl Root {
             Some(_) => Err(Error::new(format!("failed to make the folder {path}: there is a file of that name"))),
             None => {
                 self.make_parents(&resolved, path)?;
-                self.insert_dir(resolved, attr);
-                Ok(())
+                self.insert_dir(resolved, attr)
             }
         }
     }
@@ -454,9 +460,9 @@ impl Root {
         for end in ends.get(first..).unwrap_or_default() {
             let folder = &path[1..*end];
             if is_in_new {
-                self.nodes.insert(folder.to_owned(), Node::Dir { attr, is_new: false });
+                self.put(folder.to_owned(), Node::Dir { attr, is_new: false })?;
             } else {
-                self.insert_dir(folder.to_owned(), attr);
+                self.insert_dir(folder.to_owned(), attr)?;
                 is_in_new = matches!(self.nodes.get(folder), Some(Node::Dir { is_new: true, .. }));
             }
         }
@@ -473,8 +479,7 @@ impl Root {
             return Err(Error::new(format!("failed to make the link {path}: it is a folder")));
         }
         self.make_parents(&resolved, path)?;
-        self.nodes.insert(resolved, Node::Symlink(target.to_owned()));
-        Ok(())
+        self.put(resolved, Node::Symlink(target.to_owned()))
     }
 
     /// Removes the temporary file that a killed run left for `path`. For files that are written without the
@@ -522,7 +527,7 @@ impl Root {
         };
         match self.nodes.get_mut(&resolved) {
             Some(Node::File { attr: old, .. } | Node::Dir { attr: old, .. } | Node::Touched(_, old)) => *old = attr,
-            _ => drop(self.nodes.insert(resolved, Node::Touched(stat.kind, attr))),
+            _ => self.put(resolved, Node::Touched(stat.kind, attr))?,
         }
         Ok(())
     }
@@ -589,19 +594,44 @@ impl Root {
         }
         for parent in missing {
             let mode = if run_dir::DIR.strip_prefix('/') == Some(parent) { 0o700 } else { 0o755 };
-            self.insert_dir(parent.to_owned(), Attr::root(mode));
+            self.insert_dir(parent.to_owned(), Attr::root(mode))?;
         }
         Ok(())
     }
 
     /// Creates a folder where no one sees anything, at a resolved path.
-    fn insert_dir(&mut self, resolved: String, attr: Attr) {
+    fn insert_dir(&mut self, resolved: String, attr: Attr) -> Result<()> {
         // Programs write to the disk, too, and so does the recovery of an earlier run's changes; /run is everybody's.
         let is_alone = self.recovered && !self.runs_commands() && !layout::is_volatile(&resolved);
         // The image's part of a state that is kept elsewhere is below folders that are missing there.
         let is_split = self.disk.keeps_state && layout::is_shadowed(&resolved);
         let is_new = is_alone && !is_split && !self.nodes.contains_key(&resolved) && !self.hidden(&resolved);
-        self.nodes.insert(resolved, Node::Dir { attr, is_new });
+        self.put(resolved, Node::Dir { attr, is_new })
+    }
+
+    /// Holds a change until it is committed, for which the stage's budget pays. What a later boot goes by, and accounts,
+    /// whose parts were paid for, are never refused.
+    fn put(&mut self, path: String, node: Node) -> Result<()> {
+        let cost = cost(&path, &node);
+        let is_own = layout::is_below(&path, layout::STATE) || layout::is_volatile(&path);
+        if is_own || layout::ACCOUNTS.contains(&path.as_str()) {
+            budget::take_all(cost);
+        } else {
+            budget::take_last(cost).context(|| format!("failed to change /{path}"))?;
+        }
+        self.held += cost;
+        if let Some(old) = self.nodes.get(&path) {
+            self.release(self::cost(&path, old));
+        }
+        self.nodes.insert(path, node);
+        Ok(())
+    }
+
+    /// Gives back what changes cost that are no longer held.
+    fn release(&mut self, cost: usize) {
+        let cost = cost.min(self.held);
+        self.held -= cost;
+        budget::give(cost);
     }
 
     /// Whether a path is a folder that the disk does not have, or below one: the disk need not be asked.
@@ -667,6 +697,23 @@ impl Root {
             None => on_disk(),
         }
     }
+}
+
+/// What was planned, and will not be written, takes no memory any more.
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.release(usize::MAX);
+    }
+}
+
+/// What the stage's budget pays for a change, in bytes: the path is in memory as often, while it is written, and the content once.
+fn cost(path: &str, node: &Node) -> usize {
+    let content = match node {
+        Node::File { content, .. } => content.held(),
+        Node::Symlink(target) => target.len(),
+        Node::Absent | Node::Dir { .. } | Node::Touched(..) => 0,
+    };
+    CHANGE_COST + path.len() * PATH_COPIES + content
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::base::file_url::file_path;
 use crate::base::gzip;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
-use crate::root::{Content, MAX_READ};
+use crate::root::Content;
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -162,12 +162,12 @@ impl Read for Unbase64<'_> {
     }
 }
 
-/// Decompresses gzip to at most [`MAX_READ`] bytes.
+/// Decompresses gzip to at most [`MAX_CONTENTS`] bytes.
 ///
 /// # Errors
 /// The data is not valid gzip, or is larger.
 pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    gzip::unpack(bytes, usize::try_from(MAX_READ).unwrap_or(usize::MAX))
+    gzip::unpack(bytes, MAX_CONTENTS)
 }
 
 #[cfg(test)]
