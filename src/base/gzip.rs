@@ -1,9 +1,9 @@
-//! gzip, with a limit on the decompressed size.
+//! gzip, with a limit on the decompressed size and on the work.
 
-use crate::base::crc32;
 use crate::base::error::{Error, Result};
+use crate::base::{budget, crc32};
 use miniz_oxide::inflate::TINFLStatus;
-use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
+use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY};
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 use std::io::{self, BufRead, Write};
 
@@ -18,6 +18,11 @@ const NAME: u8 = 1 << 3;
 const COMMENT: u8 = 1 << 4;
 /// The size of deflate's window, in bytes (RFC 1951, 2).
 const WINDOW: usize = 32 << 10;
+/// The most bytes of deflate in a row that may unpack to nothing: no program writes more.
+const MAX_SILENT: usize = 64 << 10;
+/// The steps of a block, which has tables of its own, and how many bytes are unpacked in one step.
+const BLOCK_STEPS: usize = 60;
+const STEP_BYTES: usize = 64;
 
 /// Whether data begins like gzip.
 pub fn is_gzip(data: &[u8]) -> bool {
@@ -28,7 +33,7 @@ pub fn is_gzip(data: &[u8]) -> bool {
 ///
 /// # Errors
 /// The data is not gzip, is truncated, has a wrong checksum or trailing data, or decompresses to more than
-/// `limit` bytes.
+/// `limit` bytes; or it takes too many steps.
 pub fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     // Reserves the last member's length, if that is plausible: a buffer that grows is in memory twice. If there is no room, it has
@@ -45,18 +50,42 @@ pub fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`unpack`], and those of `out`.
 pub fn unpack_to(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> io::Result<()> {
+    unpack_for(&budget::step, input, limit, out)
+}
+
+/// Like [`unpack_to`], for what was unpacked before: its steps are paid for.
+///
+/// # Errors
+/// As [`unpack_to`].
+pub fn unpack_again(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> io::Result<()> {
+    unpack_for(&|_| Ok(()), input, limit, out)
+}
+
+fn unpack_for(
+    step: &dyn Fn(usize) -> Result<()>,
+    input: &mut dyn BufRead,
+    limit: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut decoder = Box::<DecompressorOxide>::default();
     let mut window = vec![0; WINDOW];
     let mut left = limit;
+    let mut silent = 0;
     loop {
         header(input)?;
         decoder.init();
         let (mut sum, mut length, mut at) = (0, 0_u32, 0);
         loop {
             let packed = input.fill_buf()?;
-            let flags = if packed.is_empty() { 0 } else { TINFL_FLAG_HAS_MORE_INPUT };
+            let more = if packed.is_empty() { 0 } else { TINFL_FLAG_HAS_MORE_INPUT };
+            let flags = more | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
             let (status, read, written) = decompress(&mut decoder, packed, &mut window, at, flags);
             input.consume(read);
+            silent = if written > 0 { 0 } else { silent + read };
+            if silent > MAX_SILENT {
+                return Err(io::Error::other(format!("{MAX_SILENT} bytes in a row unpack to nothing")));
+            }
+            step(BLOCK_STEPS + written / STEP_BYTES).map_err(|e| io::Error::other(e.to_string()))?;
             let rest = left.checked_sub(written);
             left = rest.ok_or_else(|| io::Error::other(format!("unpacks to more than {limit} bytes")))?;
             let piece = window.get(at..at + written).unwrap_or_default();
@@ -67,7 +96,7 @@ pub fn unpack_to(input: &mut dyn BufRead, limit: usize, out: &mut dyn Write) -> 
             at = (at + written) % WINDOW;
             match status {
                 TINFLStatus::Done => break,
-                TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {}
+                TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput | TINFLStatus::BlockBoundary => {}
                 _ => return Err(invalid()),
             }
         }
@@ -196,6 +225,30 @@ mod tests {
             wrong[at] = value;
             assert_eq!(unpack(&wrong, 4).unwrap_err().to_string(), "not valid gzip, or cut short", "{at}");
         }
+    }
+
+    /// Deflate's blocks of fixed codes without a byte in them, `count` times four: each is ten bits. Then one with an `a`, the last.
+    fn empty_blocks(count: usize) -> Vec<u8> {
+        let mut data = [MAGIC, &[DEFLATE, 0, 0, 0, 0, 0, 0, 3]].concat();
+        // Four times the bits of "not the last, fixed codes, end": 0, 1 0, seven zeros.
+        data.extend([0x02, 0x08, 0x20, 0x80, 0x00].repeat(count));
+        data.extend([0x4b, 0x04, 0x00]);
+        data.extend(crc32::add(0, b"a").to_le_bytes());
+        data.extend([1, 0, 0, 0]);
+        data
+    }
+
+    #[test]
+    fn refuses_input_that_unpacks_to_nothing() {
+        let few = empty_blocks(MAX_SILENT / 5);
+        assert_eq!(unpack(&few, 10).unwrap(), b"a");
+        let error = unpack(&empty_blocks(MAX_SILENT / 5 + 1), 10).unwrap_err().to_string();
+        assert_eq!(error, "65536 bytes in a row unpack to nothing");
+        while budget::step(1_000_000).is_ok() {}
+        assert_eq!(unpack(&few, 10).unwrap_err().to_string(), "all documents together take too many steps");
+        let mut out = Vec::new();
+        unpack_again(&mut &*few, 10, &mut out).unwrap();
+        assert_eq!(out, b"a");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Small helpers that every other folder may use.
 
 pub mod base64;
+pub mod budget;
 pub mod cancel;
 pub mod channel;
 pub mod clock;

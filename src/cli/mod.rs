@@ -32,6 +32,7 @@ mod status;
 mod units;
 mod verb;
 
+use crate::base::budget;
 use crate::stage::first_process;
 use argh::{ArgsInfo, CommandInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
 use program::{Program, print};
@@ -107,6 +108,7 @@ impl Table for Verbs {
 
 /// Runs the command line `args`, beginning with the program's name, and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    budget::begin();
     let mut args = args.into_iter();
     let path = args.next().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default();
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or("prepivot").to_owned();

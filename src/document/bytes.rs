@@ -33,6 +33,11 @@ impl Bytes {
         }
     }
 
+    /// Whether there are other copies.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// The bytes; copied only if they are shared.
     pub fn into_vec(self) -> Vec<u8> {
         Arc::try_unwrap(self.0).unwrap_or_else(|bytes| bytes.as_slice().to_vec())

@@ -2,35 +2,54 @@
 
 pub use super::json_write::{Writer, to_string, to_string_indented, to_string_sorted, write_sorted};
 
-use super::{MAX_NODES, Map, Value, scalar};
-use crate::base::error::{Error, Result};
+use super::{MAX_NODES, Map, Size, Text, Value, scalar};
+use crate::base::budget;
+use crate::base::error::{Context, Error, Result};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 /// Parses a JSON document; `document` is its name in errors. serde_json limits the depth (128), [`MAX_NODES`]
-/// the number of nodes.
+/// the number of nodes, and the stage's budget the memory.
 ///
 /// # Errors
 /// It is not valid JSON, or too large. The error has the line and column.
 pub fn parse(document: &str, bytes: &[u8]) -> Result<Value> {
-    parse_up_to(MAX_NODES, document, bytes)
+    let (value, size) = parse_while(document, bytes, &|size| {
+        if size.nodes > MAX_NODES {
+            return Err(Error::new(format!("more than {MAX_NODES} values")));
+        }
+        size.fits()
+    })?;
+    budget::take(size.cost()).context(|| document)?;
+    Ok(value)
 }
 
-/// Like [`parse`], for a document of up to `max` nodes.
+/// Like [`parse`], for a document of up to `max` nodes that an earlier stage wrote: the budget does not refuse it.
 ///
 /// # Errors
 /// As [`parse`].
 pub fn parse_up_to(max: usize, document: &str, bytes: &[u8]) -> Result<Value> {
-    let left = Cell::new(max);
+    let (value, size) = parse_while(document, bytes, &|size| {
+        if size.nodes > max { Err(Error::new(format!("more than {max} values"))) } else { Ok(()) }
+    })?;
+    budget::take_all(size.cost());
+    Ok(value)
+}
+
+/// Parses a document while `check` allows its size so far.
+fn parse_while(document: &str, bytes: &[u8], check: &dyn Fn(Size) -> Result<()>) -> Result<(Value, Size)> {
+    let (size, failure) = (Cell::default(), RefCell::new(None));
     let bytes = whole_characters(bytes);
     let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
-    let value = Bounded(&left).deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    value.map_err(|e| {
-        let what = if left.get() == 0 { format!("more than {max} values") } else { "not valid JSON".into() };
+    let bounded = Bounded { size: &size, check, failure: &failure };
+    let value = bounded.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
+    let value = value.map_err(|e| {
+        let what = failure.borrow().as_ref().map_or("not valid JSON".into(), Error::to_string);
         Error::new(format!("{document}: {what} at line {} column {}", e.line(), e.column()))
-    })
+    })?;
+    Ok((value, size.get()))
 }
 
 /// The value with the keys of every mapping sorted.
@@ -80,18 +99,37 @@ fn half(bytes: &[u8], at: usize) -> Option<u32> {
     u32::from_str_radix(code, 16).ok().filter(|code| (0xd800..0xe000).contains(code))
 }
 
-/// Deserialises a value, while nodes are left.
+/// Deserialises a value, while its size is allowed.
 #[derive(Clone, Copy)]
-struct Bounded<'a>(&'a Cell<usize>);
+struct Bounded<'a> {
+    size: &'a Cell<Size>,
+    check: &'a dyn Fn(Size) -> Result<()>,
+    failure: &'a RefCell<Option<Error>>,
+}
+
+impl Bounded<'_> {
+    fn add<E: serde::de::Error>(self, more: Size) -> std::result::Result<(), E> {
+        let mut size = self.size.get();
+        size.add(more);
+        self.size.set(size);
+        (self.check)(size).map_err(|e| {
+            *self.failure.borrow_mut() = Some(e);
+            E::custom("too large")
+        })
+    }
+
+    fn text<E: serde::de::Error>(self, text: impl Into<Text>) -> std::result::Result<Value, E> {
+        let text = text.into();
+        self.add(Size { bytes: text.len(), ..Size::default() })?;
+        Ok(Value::String(text))
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Value, D::Error> {
-        match self.0.get().checked_sub(1) {
-            Some(left) => self.0.set(left),
-            None => return Err(serde::de::Error::custom("too many values")),
-        }
+        self.add(Size { nodes: 1, ..Size::default() })?;
         deserializer.deserialize_any(self)
     }
 }
@@ -114,11 +152,11 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     fn visit_u64<E>(self, v: u64) -> std::result::Result<Value, E> {
         Ok(scalar::decimal(v.to_string()))
     }
-    fn visit_str<E>(self, v: &str) -> std::result::Result<Value, E> {
-        Ok(v.into())
+    fn visit_str<E: serde::de::Error>(self, v: &str) -> std::result::Result<Value, E> {
+        self.text(v)
     }
-    fn visit_string<E>(self, v: String) -> std::result::Result<Value, E> {
-        Ok(v.into())
+    fn visit_string<E: serde::de::Error>(self, v: String) -> std::result::Result<Value, E> {
+        self.text(v)
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Value, A::Error> {
         let mut list = Vec::new();
@@ -130,13 +168,16 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> std::result::Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
+            let before = self.size.get();
             let value = entries.next_value_seed(self)?;
             if key == NUMBER
                 && let Some(number) = value.as_str().and_then(number)
             {
-                self.0.set(self.0.get() + 1);
+                // The number is the node of the mapping.
+                self.size.set(before);
                 return Ok(number);
             }
+            self.add(Size { nodes: 0, keys: 1, bytes: key.len() })?;
             map.insert(key, value);
         }
         Ok(Value::Map(map))

@@ -17,8 +17,10 @@ pub use scalar::float_text;
 pub use text::Text;
 pub use yaml_write::{to_yaml, write_yaml};
 
+use crate::base::budget;
 use crate::base::error::{Error, Result};
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 /// The greatest depth of a document.
 pub const MAX_DEPTH: usize = 100;
@@ -47,19 +49,69 @@ pub enum Value {
 /// A mapping that keeps the order of its document. Keys that are not strings become their text (`true`,
 /// `null`, `1`). As in Python, the last value of a duplicate key is used, in the place of the first. Equality
 /// ignores the order.
+///
+/// A copy shares the entries until one of the two changes: metadata is in several documents, and a configuration is copied for each part
+/// that is merged into it.
 #[derive(Clone, Default)]
-pub struct Map {
-    entries: Vec<(String, Value)>,
-    /// An index by key, if there are too many entries for a linear search.
-    index: Option<Box<Index>>,
-}
+pub struct Map(Option<Arc<Entries>>);
 
-/// Boxed, so that a `Value` is four words: most mappings have no index.
-#[derive(Clone)]
-struct Index(HashMap<String, usize>);
+#[derive(Clone, Default)]
+struct Entries {
+    list: Vec<(String, Value)>,
+    /// An index by key, if there are too many entries for a linear search.
+    index: Option<Index>,
+}
 
 /// Up to this many entries are searched linearly; beyond it there is an index.
 const INDEX_FROM: usize = 16;
+
+/// The places of keys in a list, by their hashes: four bytes for each, where a `HashMap` has a copy of the key.
+#[derive(Clone)]
+struct Index {
+    state: RandomState,
+    /// A power of two. A place that is taken leads to the next.
+    places: Vec<u32>,
+}
+
+const FREE: u32 = u32::MAX;
+
+impl Index {
+    /// The index of a list, with room for more.
+    fn of(list: &[(String, Value)]) -> Index {
+        let mut index =
+            Index { state: RandomState::new(), places: vec![FREE; (list.len() * 2).next_power_of_two() * 2] };
+        (0..list.len()).for_each(|at| index.add(list, at));
+        index
+    }
+
+    /// The place in `places` of a key that is in the list, or the one that is free for it; and the place in the list.
+    fn find(&self, list: &[(String, Value)], key: &str) -> (usize, Option<usize>) {
+        let mask = self.places.len() - 1;
+        let mut at = self.state.hash_one(key) as usize & mask;
+        loop {
+            let place = self.places.get(at).filter(|place| **place != FREE).map(|place| *place as usize);
+            match place.map(|place| list.get(place)) {
+                Some(Some((found, _))) if found == key => return (at, place),
+                Some(_) => at = (at + 1) & mask,
+                None => return (at, None),
+            }
+        }
+    }
+
+    fn add(&mut self, list: &[(String, Value)], at: usize) {
+        let Some((key, _)) = list.get(at) else { return };
+        let (free, _) = self.find(list.get(..at).unwrap_or_default(), key);
+        if let (Some(place), Ok(at)) = (self.places.get_mut(free), u32::try_from(at)) {
+            *place = at;
+        }
+    }
+}
+
+impl Entries {
+    fn reindex(&mut self) {
+        self.index = (self.list.len() >= INDEX_FROM).then(|| Index::of(&self.list));
+    }
+}
 
 impl std::fmt::Debug for Map {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
@@ -79,28 +131,31 @@ impl Map {
         Self::default()
     }
 
-    fn position(&self, key: &str) -> Option<usize> {
-        if self.entries.len() < INDEX_FROM {
-            self.entries.iter().position(|(k, _)| k == key)
-        } else {
-            self.index.as_ref()?.0.get(key).copied()
-        }
+    fn list(&self) -> &[(String, Value)] {
+        self.0.as_ref().map_or(&[], |entries| &entries.list)
     }
 
-    fn reindex(&mut self) {
-        let index = || self.entries.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect();
-        self.index = (self.entries.len() >= INDEX_FROM).then(|| Box::new(Index(index())));
+    fn entries_mut(&mut self) -> &mut Entries {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    fn position(&self, key: &str) -> Option<usize> {
+        let entries = self.0.as_ref()?;
+        match &entries.index {
+            Some(index) => index.find(&entries.list, key).1,
+            None => entries.list.iter().position(|(k, _)| k == key),
+        }
     }
 
     /// The value at `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.position(key).and_then(|i| self.entries.get(i)).map(|(_, v)| v)
+        self.position(key).and_then(|i| self.list().get(i)).map(|(_, v)| v)
     }
 
     /// The value at `key`, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let i = self.position(key)?;
-        self.entries.get_mut(i).map(|(_, v)| v)
+        self.entries_mut().list.get_mut(i).map(|(_, v)| v)
     }
 
     /// Sets `key`, in its place if it exists, and returns the old value.
@@ -109,14 +164,12 @@ impl Map {
         if let Some(old) = self.get_mut(&key) {
             return Some(std::mem::replace(old, value));
         }
-        self.entries.push((key.clone(), value));
-        match self.entries.len() {
-            n if n == INDEX_FROM => self.reindex(),
-            n => {
-                if let Some(index) = &mut self.index {
-                    index.0.insert(key, n - 1);
-                }
-            }
+        let entries = self.entries_mut();
+        entries.list.push((key, value));
+        let last = entries.list.len() - 1;
+        match &mut entries.index {
+            Some(index) if entries.list.len() * 4 <= index.places.len() * 3 => index.add(&entries.list, last),
+            _ => entries.reindex(),
         }
         None
     }
@@ -124,8 +177,9 @@ impl Map {
     /// Removes `key`, and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let i = self.position(key)?;
-        let (_, value) = self.entries.remove(i);
-        self.reindex();
+        let entries = self.entries_mut();
+        let (_, value) = entries.list.remove(i);
+        entries.reindex();
         Some(value)
     }
 
@@ -133,8 +187,9 @@ impl Map {
     pub fn remove_all(&mut self, keys: &[String]) {
         if !keys.is_empty() {
             let keys: std::collections::HashSet<&str> = keys.iter().map(String::as_str).collect();
-            self.entries.retain(|(k, _)| !keys.contains(k.as_str()));
-            self.reindex();
+            let entries = self.entries_mut();
+            entries.list.retain(|(k, _)| !keys.contains(k.as_str()));
+            entries.reindex();
         }
     }
 
@@ -145,7 +200,7 @@ impl Map {
 
     /// The entries in the document's order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> + ExactSizeIterator {
-        self.entries.iter().map(|(k, v)| (k.as_str(), v))
+        self.list().iter().map(|(k, v)| (k.as_str(), v))
     }
 
     /// The entries sorted by key.
@@ -157,22 +212,23 @@ impl Map {
 
     /// The keys in the document's order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|(k, _)| k.as_str())
+        self.list().iter().map(|(k, _)| k.as_str())
     }
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.list().len()
     }
 
     /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.list().is_empty()
     }
 
     /// The entries, owned, in the document's order.
     pub fn into_entries(self) -> Vec<(String, Value)> {
-        self.entries
+        let entries = self.0.unwrap_or_default();
+        Arc::try_unwrap(entries).map_or_else(|shared| shared.list.clone(), |entries| entries.list)
     }
 }
 
@@ -306,23 +362,45 @@ impl Value {
     }
 }
 
-/// The size of a value with aliases expanded: nodes, of which keys are too, and bytes of text.
+/// What a stage's budget ([`budget::take`]) pays for a node, in bytes: with its copies, while it is merged and written. Measured by
+/// `tests/bounds/run`.
+const NODE_COST: usize = 140;
+/// The same for a mapping's key, which is in an index, too, beside its node and its value's.
+const KEY_COST: usize = 80;
+/// How often a text is in memory: as it was read, and in a value.
+const TEXT_COPIES: usize = 2;
+
+/// The size of a value with aliases expanded: nodes, of which keys are too, the keys among them, and bytes of text.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Size {
     pub nodes: usize,
+    pub keys: usize,
     pub bytes: usize,
 }
 
 impl Size {
+    /// What it costs of a stage's budget.
+    pub fn cost(self) -> usize {
+        self.nodes * NODE_COST + self.keys * KEY_COST + self.bytes * TEXT_COPIES
+    }
+
+    /// Whether a stage's budget has room for it.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn fits(self) -> Result<()> {
+        budget::check(self.cost())
+    }
+
     /// The size of `value`.
     pub fn of(value: &Value) -> Size {
-        let mut size = Size { nodes: 1, bytes: 0 };
+        let mut size = Size { nodes: 1, ..Size::default() };
         match value {
             Value::String(text) | Value::Big(text) => size.bytes = text.len(),
             Value::Bytes(bytes) => size.bytes = bytes.len(),
             Value::List(list) => list.iter().for_each(|item| size.add(Size::of(item))),
             Value::Map(map) => map.iter().for_each(|(key, value)| {
-                size.add(Size { nodes: 1, bytes: key.len() });
+                size.add(Size { nodes: 1, keys: 1, bytes: key.len() });
                 size.add(Size::of(value));
             }),
             Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
@@ -333,6 +411,7 @@ impl Size {
     /// Adds another size.
     pub fn add(&mut self, more: Size) {
         self.nodes = self.nodes.saturating_add(more.nodes);
+        self.keys = self.keys.saturating_add(more.keys);
         self.bytes = self.bytes.saturating_add(more.bytes);
     }
 }
@@ -381,5 +460,12 @@ mod tests {
         assert_eq!(map.iter().nth(3), Some(("k3", &Value::from("three"))));
         assert_eq!(map.len(), 39);
         assert!(!map.contains_key("k20"));
+        let mut copy = map.clone();
+        copy.insert("k39", "other");
+        copy.insert("new", 1);
+        assert_eq!((map.get("k39"), map.get("new"), copy.len()), (Some(&Value::Int(39)), None, 40));
+        assert!(map.keys().all(|key| copy.contains_key(key)) && copy.remove("none").is_none());
+        assert_eq!(copy.into_entries().len(), 40);
+        assert!(size_of::<Value>() <= 4 * size_of::<usize>() && Map::new().into_entries().is_empty());
     }
 }

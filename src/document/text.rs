@@ -24,6 +24,11 @@ impl Text {
         self
     }
 
+    /// Whether other copies have the same memory.
+    pub fn is_shared(&self) -> bool {
+        matches!(&self.0, Kept::Shared(text) if Arc::strong_count(text) > 1)
+    }
+
     /// The string; copied only if it is shared.
     pub fn into_string(self) -> String {
         match self.0 {

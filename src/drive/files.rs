@@ -1,6 +1,6 @@
 //! A drive's files, in memory.
 
-use crate::base::MAX_LINKS;
+use crate::base::{MAX_LINKS, budget};
 use crate::document::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,22 @@ pub struct Files {
     files: BTreeMap<String, Bytes>,
     links: BTreeMap<String, String>,
     notes: Vec<String>,
+    /// What the stage's budget has paid for them.
+    paid: usize,
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        budget::give(self.paid);
+    }
 }
 
 impl Files {
+    /// Notes what the stage's budget has paid for them: it is given back when the documents in them have been read.
+    pub(super) fn pay(&mut self, bytes: usize) {
+        self.paid += bytes;
+    }
+
     /// Adds a file. Of two with the same path the first stays.
     pub fn insert(&mut self, path: impl Into<String>, contents: Vec<u8>) {
         self.files.entry(path.into()).or_insert(contents.into());

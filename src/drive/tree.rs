@@ -1,6 +1,7 @@
 //! Copies any tree of files into memory, in one pass and within limits.
 
 use super::files::Files;
+use crate::base::budget as stage;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 
@@ -113,8 +114,11 @@ impl Budget {
         if size > MAX_FILE {
             return Err(format!("{size} bytes are more than the {MAX_FILE} that a file may have"));
         }
+        // Half as much again has to be left for what is read from it.
+        let bytes = size as usize;
+        stage::check(bytes + bytes / 2).map_err(|e| e.to_string())?;
         self.bytes = self.bytes.checked_sub(size).ok_or(format!("all files are more than {MAX_TOTAL} bytes"))?;
-        Ok(())
+        stage::take(bytes).map_err(|e| e.to_string())
     }
 }
 
@@ -158,7 +162,10 @@ pub fn copy<T: Tree>(tree: &T, deadline: Deadline) -> Result<Files> {
                     },
                     Kind::File { node, size } => match budget.file(size) {
                         Ok(()) => match tree.read(&node, size) {
-                            Ok(contents) => files.insert(path, contents),
+                            Ok(contents) => {
+                                files.pay(size as usize);
+                                files.insert(path, contents);
+                            }
                             Err(e) => files.note(format!("left out /{path}: {e}")),
                         },
                         Err(e) => files.note(format!("left out /{path}: {e}")),
@@ -268,8 +275,12 @@ mod tests {
     fn skips_oversized_files_and_reads_the_rest() {
         let sizes = vec![MAX_FILE + 1, MAX_FILE, MAX_FILE - 1, 2, 1];
         let files = copy(&Endless { loops: 0, sizes }, hour()).unwrap();
-        assert_eq!(files.list(""), ["f1", "f2", "f4"]);
+        assert_eq!(files.list(""), ["f1", "f3", "f4"]);
         assert_eq!(files.notes().len(), 2);
+        assert!(files.notes()[1].ends_with("all documents together take too much memory"));
+        // What was paid for them is given back.
+        drop(files);
+        assert!(copy(&Endless { loops: 0, sizes: vec![MAX_FILE] }, hour()).unwrap().notes().is_empty());
     }
 
     #[test]

@@ -173,6 +173,7 @@ impl Root {
         }
         errors.extend(self.make(records).errors);
         self.set_labels();
+        self.release(usize::MAX);
         errors
     }
 

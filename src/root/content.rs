@@ -20,8 +20,16 @@ pub struct Content(Source);
 enum Source {
     Bytes(Bytes),
     Text(Text),
-    Made { length: u64, make: Arc<Make> },
+    Made {
+        length: u64,
+        make: Arc<Make>,
+    },
     Staged(Arc<Staged>),
+    /// Contents one after the other. What is added to a file piece by piece is not copied for each.
+    Joined {
+        length: u64,
+        pieces: Arc<Vec<Content>>,
+    },
 }
 
 impl Content {
@@ -43,7 +51,7 @@ impl Content {
         match &self.0 {
             Source::Bytes(bytes) => bytes.len() as u64,
             Source::Text(text) => text.len() as u64,
-            Source::Made { length, .. } => *length,
+            Source::Made { length, .. } | Source::Joined { length, .. } => *length,
             Source::Staged(staged) => staged.length,
         }
     }
@@ -63,6 +71,28 @@ impl Content {
             Source::Text(text) => out.write_all(text.as_bytes()),
             Source::Made { make, .. } => make(out),
             Source::Staged(staged) => staged.write_to(out),
+            Source::Joined { pieces, .. } => pieces.iter().try_for_each(|piece| piece.write_to(out)),
+        }
+    }
+
+    /// How many bytes are in memory for it alone: not those of a document, which has them anyway.
+    pub(super) fn held(&self) -> usize {
+        match &self.0 {
+            Source::Bytes(bytes) if !bytes.is_shared() => bytes.len(),
+            Source::Text(text) if !text.is_shared() => text.len(),
+            _ => 0,
+        }
+    }
+
+    /// Adds more at the end.
+    pub(super) fn push(&mut self, more: Content) {
+        let sum = self.len() + more.len();
+        if let Source::Joined { length, pieces } = &mut self.0 {
+            *length = sum;
+            Arc::make_mut(pieces).push(more);
+        } else {
+            let first = std::mem::replace(self, Vec::new().into());
+            self.0 = Source::Joined { length: sum, pieces: Arc::new(vec![first, more]) };
         }
     }
 
@@ -196,6 +226,17 @@ impl Write for Compared<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_are_one_content() {
+        let mut all = Content::from("a");
+        (0..3).for_each(|i| all.push(Content::made(move |out| write!(out, "{i}")).unwrap()));
+        let before = all.clone();
+        all.push("z".into());
+        assert_eq!((all.len(), all.to_vec(), before.to_vec()), (5, b"a012z".to_vec(), b"a012".to_vec()));
+        assert_eq!(all, "a012z".into());
+        assert!(all.is_all_of(&mut b"a012z".as_slice()) && !all.is_all_of(&mut b"a012".as_slice()));
+    }
 
     #[test]
     fn regenerates_long_content() {

@@ -1,7 +1,8 @@
 //! Edits existing files byte for byte.
 
 use super::layout::is_unsynced;
-use super::{Attr, MAX_EDIT, MAX_READ, Node, Over, Root};
+use super::{Attr, Content, MAX_EDIT, MAX_READ, Node, Over, Root};
+use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 
 /// [`Root::edit_text`] maps the bytes 0x80 to 0xff that are not UTF-8 to private-use characters of Unicode's
@@ -85,9 +86,37 @@ impl Root {
     }
 }
 
+impl Root {
+    /// Writes a file with more at its end, and with `attr`. What is added to what this run writes is not copied.
+    ///
+    /// # Errors
+    /// As [`Root::append`], and [`Root::write`].
+    pub fn extend(&mut self, path: &str, more: Content, attr: Attr) -> Result<()> {
+        let (resolved, found) = self.resolve_to_change(path, true)?;
+        if found.map_or(0, |s| s.size) + more.len() > MAX_READ {
+            return Err(too_large());
+        }
+        if let Some(Node::File { content, attr: old, over: Over::Replace }) = self.nodes.get_mut(&resolved) {
+            let cost = more.held() + size_of::<Content>();
+            budget::take_last(cost)?;
+            self.held += cost;
+            content.push(more);
+            *old = attr;
+            return Ok(());
+        }
+        let mut all = Content::from(self.read(path)?.unwrap_or_default());
+        all.push(more);
+        self.write(path, all, attr)
+    }
+}
+
+fn too_large() -> Error {
+    Error::new(format!("the file would be larger than {MAX_READ} bytes"))
+}
+
 fn joined(old: &[u8], new: &[u8]) -> Result<Vec<u8>> {
     if old.len() as u64 + new.len() as u64 > MAX_READ {
-        return Err(Error::new(format!("it would become larger than {MAX_READ} bytes")));
+        return Err(too_large());
     }
     Ok([old, new].concat())
 }

@@ -44,6 +44,7 @@ pub use owner::{Ids, Owners};
 pub use stage::Stage;
 pub use watch::PathState;
 
+use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use crate::machine::{Cmdline, Distro, Machine};
 use disk::Disk;
@@ -60,6 +61,10 @@ pub const MAX_READ: u64 = 64 << 20;
 pub const MAX_EDIT: u64 = 4 << 20;
 /// The most entries that removing one folder may touch.
 const MAX_REMOVE: usize = 100_000;
+
+/// What a change takes in memory, with the lists of a commit that it is in.
+const CHANGE_COST: usize = 400;
+const PATH_COPIES: usize = 4;
 
 /// Mode and numeric owner of a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,6 +132,8 @@ pub struct Root {
     usage: Use,
     stage: Stage,
     nodes: BTreeMap<String, Node>,
+    /// What they cost of the stage's budget.
+    held: usize,
     /// The kernel command line, if the root is this machine's.
     cmdline: Cmdline,
     /// All mount points of the real root, once found, until something may have changed them.
@@ -207,6 +214,7 @@ impl Root {
             usage,
             stage: Stage::Local,
             nodes: BTreeMap::new(),
+            held: 0,
             cmdline: Cmdline::default(),
             points: None,
             unmounted: Vec::new(),
@@ -445,8 +453,7 @@ impl Root {
             _ => {}
         }
         self.make_parents(&resolved, path)?;
-        self.nodes.insert(resolved, Node::File { content, attr, over });
-        Ok(())
+        self.put(resolved, Node::File { content, attr, over })
     }
 
     /// Notes that the new content of a file is the old one and something that another run would add again. On a full disk it is only
@@ -476,10 +483,42 @@ impl Root {
             Some(_) => Err(Error::new(format!("failed to make the folder {path}: there is a file of that name"))),
             None => {
                 self.make_parents(&resolved, path)?;
-                self.insert_dir(resolved, attr);
-                Ok(())
+                self.insert_dir(resolved, attr)
             }
         }
+    }
+
+    /// Creates the missing folders above `path` with `attr`, as [`Root::mkdir`] for each would.
+    ///
+    /// # Errors
+    /// As [`Root::mkdir`].
+    pub fn mkdir_above(&mut self, path: &str, attr: Attr) -> Result<()> {
+        let Some((folder, _)) = path.rsplit_once('/').filter(|(folder, _)| !folder.is_empty()) else { return Ok(()) };
+        let ends: Vec<usize> = path.match_indices('/').map(|(end, _)| end).filter(|end| *end > 0).collect();
+        let (resolved, found) = self.resolve_to_change(folder, true)?;
+        // With links, or with folders below mounts that exist only in part, each is looked at.
+        if found.is_some_and(|s| s.kind == Kind::Dir) && self.unmounted.is_empty() {
+            return Ok(());
+        }
+        if found.is_some() || !self.unmounted.is_empty() || Some(resolved.as_str()) != folder.strip_prefix('/') {
+            return ends.iter().try_for_each(|end| self.mkdir(&path[..*end], attr));
+        }
+        // The first that is missing: whatever is above it is a folder, or the whole path would be an error.
+        let first = ends.partition_point(|end| self.lstat_resolved(&path[1..*end]).is_some());
+        if let Some(end) = first.checked_sub(1).and_then(|last| ends.get(last)) {
+            self.mkdir(&path[..*end], attr)?;
+        }
+        let mut is_in_new = false;
+        for end in ends.get(first..).unwrap_or_default() {
+            let folder = &path[1..*end];
+            if is_in_new {
+                self.put(folder.to_owned(), Node::Dir { attr, is_new: false })?;
+            } else {
+                self.insert_dir(folder.to_owned(), attr)?;
+                is_in_new = matches!(self.nodes.get(folder), Some(Node::Dir { is_new: true, .. }));
+            }
+        }
+        Ok(())
     }
 
     /// Makes `path` a symbolic link to `target`, replacing a file or link.
@@ -492,8 +531,7 @@ impl Root {
             return Err(Error::new(format!("failed to make the link {path}: it is a folder")));
         }
         self.make_parents(&resolved, path)?;
-        self.nodes.insert(resolved, Node::Symlink(target.to_owned()));
-        Ok(())
+        self.put(resolved, Node::Symlink(target.to_owned()))
     }
 
     /// Removes the temporary file that a killed run left for `path`. For files that are written without the
@@ -541,7 +579,7 @@ impl Root {
         };
         match self.nodes.get_mut(&resolved) {
             Some(Node::File { attr: old, .. } | Node::Dir { attr: old, .. } | Node::Touched(_, old)) => *old = attr,
-            _ => drop(self.nodes.insert(resolved, Node::Touched(stat.kind, attr))),
+            _ => self.put(resolved, Node::Touched(stat.kind, attr))?,
         }
         Ok(())
     }
@@ -608,19 +646,44 @@ impl Root {
         }
         for parent in missing {
             let mode = if run_dir::DIR.strip_prefix('/') == Some(parent) { 0o700 } else { 0o755 };
-            self.insert_dir(parent.to_owned(), Attr::root(mode));
+            self.insert_dir(parent.to_owned(), Attr::root(mode))?;
         }
         Ok(())
     }
 
-    /// Creates a folder known not to exist, at a resolved path.
-    fn insert_dir(&mut self, resolved: String, attr: Attr) {
-        // Others may create it meanwhile: commands, the recovery of an earlier run's changes, and anyone in /run.
+    /// Creates a folder where no one sees anything, at a resolved path.
+    fn insert_dir(&mut self, resolved: String, attr: Attr) -> Result<()> {
+        // Programs write to the disk, too, and so does the recovery of an earlier run's changes; /run is everybody's.
         let is_alone = self.recovered && !self.runs_commands() && !layout::is_volatile(&resolved);
         // The image's part of a state that is kept elsewhere is below folders that are missing there.
         let is_split = self.disk.keeps_state && layout::is_shadowed(&resolved);
         let is_new = is_alone && !is_split && !self.nodes.contains_key(&resolved) && !self.hidden(&resolved);
-        self.nodes.insert(resolved, Node::Dir { attr, is_new });
+        self.put(resolved, Node::Dir { attr, is_new })
+    }
+
+    /// Holds a change until it is committed, for which the stage's budget pays. What a later boot goes by, and accounts,
+    /// whose parts were paid for, are never refused.
+    fn put(&mut self, path: String, node: Node) -> Result<()> {
+        let cost = cost(&path, &node);
+        let is_own = layout::is_below(&path, layout::STATE) || layout::is_volatile(&path);
+        if is_own || layout::ACCOUNTS.contains(&path.as_str()) {
+            budget::take_all(cost);
+        } else {
+            budget::take_last(cost).context(|| format!("failed to change /{path}"))?;
+        }
+        self.held += cost;
+        if let Some(old) = self.nodes.get(&path) {
+            self.release(self::cost(&path, old));
+        }
+        self.nodes.insert(path, node);
+        Ok(())
+    }
+
+    /// Gives back what changes cost that are no longer held.
+    fn release(&mut self, cost: usize) {
+        let cost = cost.min(self.held);
+        self.held -= cost;
+        budget::give(cost);
     }
 
     /// Whether a path is a folder that the disk does not have, or below one: the disk need not be asked.
@@ -686,6 +749,23 @@ impl Root {
             None => on_disk(),
         }
     }
+}
+
+/// What was planned, and will not be written, takes no memory any more.
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.release(usize::MAX);
+    }
+}
+
+/// What the stage's budget pays for a change, in bytes: the path is in memory as often, while it is written, and the content once.
+fn cost(path: &str, node: &Node) -> usize {
+    let content = match node {
+        Node::File { content, .. } => content.held(),
+        Node::Symlink(target) => target.len(),
+        Node::Absent | Node::Dir { .. } | Node::Touched(..) => 0,
+    };
+    CHANGE_COST + path.len() * PATH_COPIES + content
 }
 
 #[cfg(test)]

@@ -96,9 +96,10 @@ impl Root {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree =
             open_tree(CWD, "/", flags).context(|| format!("failed to look below what is mounted on /{STATE}"))?;
-        let beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
-        // An earlier run's changes are left to this root, which knows the mounts.
-        Ok(Some(Root { recovered: true, ..beneath }))
+        let mut beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
+        // What an earlier run left is this root's: it knows what is mounted.
+        beneath.recovered = true;
+        Ok(Some(beneath))
     }
 
     /// Whether the running system's state may be such a bind mount.

@@ -1,6 +1,7 @@
 //! Rules for users in sudoers(5) and doas.conf(5).
 
 use super::sudoers_grammar;
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::base::text::quoted;
@@ -15,6 +16,8 @@ const SUDOERS_DIR: &str = "/etc/sudoers.d";
 const RULES: &str = "/etc/sudoers.d/90-cloud-init-users";
 const DOAS: &str = "/etc/doas.conf";
 const MODE: u32 = 0o440;
+/// How many bytes of a file are searched and copied in one step, for each user.
+const COPIED: usize = 32;
 
 /// Adds one or several sudoers(5) rules for `user`, given without the user's name. One that sudo would refuse is left out alone.
 ///
@@ -84,6 +87,7 @@ fn add(root: &mut Root, path: &str, text: &str) -> Result<()> {
         return root.write(path, format!("# Created by prepivot\n{text}"), Attr::root(MODE));
     }
     root.edit(path, Attr::root(MODE), |old| {
+        budget::step(old.len() / COPIED)?;
         let has = String::from_utf8_lossy(old).contains(text);
         Ok((!has).then(|| after(old, text)))
     })

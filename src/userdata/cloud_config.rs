@@ -2,6 +2,7 @@
 
 use super::merge::{REPLACE, Strategy};
 use super::{jsonp, kind, kind::Kind};
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Size, Value, json, write_yaml, wrong, yaml};
 use std::io::{self, Write};
@@ -22,8 +23,8 @@ pub struct CloudConfig {
     merged: Option<Map>,
     names: Vec<String>,
     ignored: Vec<String>,
-    /// How many nodes `merged` has, and how many were copied.
-    nodes: usize,
+    /// How large `merged` is, and how many nodes were copied.
+    size: Size,
     copied: usize,
 }
 
@@ -42,7 +43,7 @@ impl CloudConfig {
         header: &dyn Fn(&str) -> Option<String>,
     ) -> Result<()> {
         let base = self.merged.take().filter(|_| !self.names.is_empty()).unwrap_or_default();
-        self.copied = self.copied.saturating_add(self.nodes);
+        self.copied = self.copied.saturating_add(self.size.nodes);
         let result = match kind {
             _ if self.copied > MAX_COPIED => Err(Error::new("there are too many parts for so large a cloud-config")),
             Kind::CloudConfigJsonp => patched(&base, content),
@@ -53,7 +54,10 @@ impl CloudConfig {
             let size = Size::of(&value);
             match jsonp::exceeded(size) {
                 None => {
-                    self.nodes = size.nodes;
+                    if kind == Kind::CloudConfigJsonp {
+                        budget::take(size.cost().saturating_sub(self.size.cost()))?;
+                    }
+                    self.size = size;
                     Ok(value)
                 }
                 Some(limit) => Err(Error::new(format!("all parts together have more than {limit}"))),
@@ -143,6 +147,7 @@ mod tests {
     }
 
     fn finished(parts: &[&str]) -> (String, Vec<bool>) {
+        budget::begin();
         let mut config = CloudConfig::default();
         let outcomes = parts
             .iter()

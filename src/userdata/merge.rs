@@ -175,6 +175,9 @@ impl Strategy {
     }
 
     fn mappings(&self, merger: &MappingMerger, mut base: Map, new: Map, depth: usize) -> Result<Map> {
+        if base.is_empty() {
+            return Ok(new);
+        }
         let mut deleted = Vec::new();
         for (key, new) in new.into_entries() {
             let Some(slot) = base.get_mut(&key) else {

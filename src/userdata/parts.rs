@@ -3,11 +3,12 @@
 
 use super::kind::{self, Kind};
 use super::{Fetched, Include, MAX_UNPACKED, mime};
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::gzip;
 use crate::base::report::Report;
 use crate::base::text::quoted;
-use crate::document::{Bytes, Value, yaml};
+use crate::document::{Bytes, Size, Value, yaml};
 
 /// The greatest depth of includes.
 const MAX_INCLUDE_DEPTH: usize = 10;
@@ -114,7 +115,7 @@ impl<'a> Unfolder<'a> {
             .room
             .checked_sub(bytes)
             .ok_or_else(|| Error::new(format!("all parts together are larger than {MAX_UNPACKED} bytes")))?;
-        Ok(())
+        budget::take(bytes)
     }
 
     /// Unfolds a whole document. Invalid gzip is kept as it is, like any other unknown content.
@@ -274,7 +275,10 @@ fn launch_index_in(part: &Part) -> Option<String> {
         return None;
     }
     let text = std::str::from_utf8(&part.content).ok().filter(|text| text.contains(LAUNCH_INDEX))?;
-    let index = yaml::parse("launch-index", text).ok()?.get(LAUNCH_INDEX)?.text()?;
+    let config = yaml::parse("launch-index", text).ok()?;
+    // It is read again when it is merged.
+    budget::give(Size::of(&config).cost());
+    let index = config.get(LAUNCH_INDEX)?.text()?;
     index.trim().parse::<i64>().ok().map(|i| i.to_string())
 }
 

@@ -1,6 +1,7 @@
 //! Vendor-data: its documents, and the settings for using it.
 
 use super::Script;
+use crate::base::budget;
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Bytes, Map, Value, wrong};
@@ -16,7 +17,7 @@ pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Bytes>> {
     match vendor_document(data) {
         Value::Null | Value::Bool(false) | Value::Int(0) => Ok(Vec::new()),
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
-        Value::String(text) => Ok(vec![text.as_bytes().into()]),
+        Value::String(text) => Ok(vec![copy(text.as_bytes())?]),
         Value::Bytes(bytes) => Ok(vec![bytes.clone()]),
         Value::List(list) => Ok(list.iter().enumerate().filter_map(|(i, item)| entry(i, item, report)).collect()),
         Value::Map(map) if map.is_empty() => Ok(Vec::new()),
@@ -25,11 +26,18 @@ pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Bytes>> {
 }
 
 fn entry(index: usize, item: &Value, report: &mut Report) -> Option<Bytes> {
-    let bytes = item.bytes().map(Bytes::from);
-    if bytes.is_none() {
-        report.warn(format_args!("vendor-data: entry {} ignored: expected text, found {}", index + 1, item.kind()));
-    }
-    bytes
+    let number = index + 1;
+    let Some(bytes) = item.bytes() else {
+        report.warn(format_args!("vendor-data: entry {number} ignored: expected text, found {}", item.kind()));
+        return None;
+    };
+    copy(bytes).map_err(|e| report.warn(format_args!("vendor-data: entry {number} ignored: {e}"))).ok()
+}
+
+/// A document beside the text in which the source has it.
+fn copy(bytes: &[u8]) -> Result<Bytes> {
+    budget::take(bytes.len())?;
+    Ok(bytes.into())
 }
 
 /// The configuration's settings for one kind of vendor-data: its `vendor_data` or `vendor_data2` key.

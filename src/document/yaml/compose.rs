@@ -3,6 +3,7 @@
 use super::MAX_BYTES;
 use super::cursor::{Failure, Mark, Step};
 use super::token::{Token, Tokens};
+use crate::base::budget;
 use crate::document::{MAX_DEPTH, MAX_NODES, Map, Path, Size, Value, scalar};
 use std::collections::HashMap;
 
@@ -89,7 +90,9 @@ impl<'a> Composer<'a> {
 
     /// The only document in the text.
     pub fn document(mut self) -> Step<Value> {
-        self.read()
+        let value = self.read()?;
+        let taken = budget::take(self.read.cost());
+        if let Err(e) = taken { self.fail(e.to_string()) } else { Ok(value) }
     }
 
     fn read(&mut self) -> Step<Value> {
@@ -162,7 +165,11 @@ impl<'a> Composer<'a> {
     }
 
     fn count(&mut self, nodes: usize, bytes: usize) -> Step<()> {
-        self.read.add(Size { nodes, bytes });
+        self.add(Size { nodes, bytes, keys: 0 })
+    }
+
+    fn add(&mut self, size: Size) -> Step<()> {
+        self.read.add(size);
         self.check(self.read)
     }
 
@@ -173,7 +180,7 @@ impl<'a> Composer<'a> {
         if size.bytes > MAX_BYTES {
             return self.fail(format!("more than {MAX_BYTES} bytes, aliases expanded"));
         }
-        Ok(())
+        size.fits().or_else(|e| self.fail(e.to_string()))
     }
 
     /// Parses a node with everything in it.
@@ -188,7 +195,7 @@ impl<'a> Composer<'a> {
                     let Some((value, size)) = self.anchors.get(&name).cloned().flatten() else {
                         return self.fail("an alias to a node that is not there or not complete");
                     };
-                    self.count(size.nodes, size.bytes)?;
+                    self.add(size)?;
                     self.tokens.next()?;
                     return Ok(value);
                 }
@@ -213,7 +220,8 @@ impl<'a> Composer<'a> {
         let value = self.content(place, may_be_empty, tag.flatten().as_deref(), mark)?;
         self.depth -= 1;
         if let Some(name) = anchor {
-            let size = Size { nodes: self.read.nodes - before.nodes, bytes: self.read.bytes - before.bytes };
+            let Size { nodes, keys, bytes } = self.read;
+            let size = Size { nodes: nodes - before.nodes, keys: keys - before.keys, bytes: bytes - before.bytes };
             self.anchored.add(size);
             self.check(self.anchored)?;
             self.anchors.insert(name, Some((value.clone(), size)));
@@ -366,6 +374,7 @@ impl<'a> Composer<'a> {
             return Ok(Key::Merge);
         }
         let mark = self.tokens.mark();
+        self.read.keys += 1;
         let value = self.node_unless(place, ends)?;
         Self::at(mark, key_text(value).map(Key::Text))
     }

@@ -1,6 +1,7 @@
 //! `disable_suites`, in both formats of sources.list(5).
 
 use crate::base::report::Report;
+use std::collections::HashSet;
 
 const REDACTED: &str = "# cloud-init disable_suites redacted: ";
 
@@ -30,15 +31,15 @@ fn meant(word: &str, codename: &str) -> String {
 
 /// The text without the suites of `disabled`, which stay in it as comments.
 pub fn disable(text: &str, disabled: &[String], codename: &str, deb822: bool) -> String {
-    let disabled: Vec<String> = disabled.iter().map(|word| meant(word, codename)).collect();
+    let disabled: HashSet<String> = disabled.iter().map(|word| meant(word, codename)).collect();
     if disabled.is_empty() {
         return text.to_owned();
     }
     if deb822 { stanzas(text, &disabled) } else { lines(text, &disabled) }
 }
 
-fn lines(text: &str, disabled: &[String]) -> String {
-    let line = |line: &str| match suite(line).filter(|s| disabled.iter().any(|d| d == s)) {
+fn lines(text: &str, disabled: &HashSet<String>) -> String {
+    let line = |line: &str| match suite(line).filter(|s| disabled.contains(*s)) {
         Some(_) => format!("# suite disabled by cloud-init: {line}"),
         None => line.to_owned(),
     };
@@ -57,7 +58,7 @@ fn suite(line: &str) -> Option<&str> {
     words.nth(1)
 }
 
-fn stanzas(text: &str, disabled: &[String]) -> String {
+fn stanzas(text: &str, disabled: &HashSet<String>) -> String {
     let mut out: Vec<String> = Vec::new();
     let mut stanza: Vec<String> = Vec::new();
     for line in text.lines().chain([""]) {
@@ -67,7 +68,7 @@ fn stanzas(text: &str, disabled: &[String]) -> String {
         } else if line.starts_with('#') && stanza.is_empty() {
             out.push(line.to_owned());
         } else if let Some(suites) = line.strip_prefix("Suites:") {
-            let kept: Vec<&str> = suites.split_whitespace().filter(|s| !disabled.iter().any(|d| d == s)).collect();
+            let kept: Vec<&str> = suites.split_whitespace().filter(|s| !disabled.contains(*s)).collect();
             if kept.len() == suites.split_whitespace().count() {
                 stanza.push(line.to_owned());
             } else {

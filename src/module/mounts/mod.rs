@@ -481,7 +481,8 @@ fn order(entries: &mut [Entry], fstab: &str) {
     for entry in entries.iter().filter(|entry| entry.is_written) {
         orders.entry(point(entry)).or_insert(entry.order);
     }
-    let needs: Vec<Vec<String>> = entries.iter().map(Entry::needs).collect();
+    let of_order = |entry: &Entry| entry.needs().into_iter().filter(|path| orders.contains_key(path)).collect();
+    let needs: Vec<Vec<String>> = entries.iter().map(of_order).collect();
     for _ in 0..MAX_DEPTH {
         let mut changed = false;
         for (entry, needs) in entries.iter_mut().zip(&needs) {

@@ -6,9 +6,10 @@ use crate::base::file_url::file_path;
 use crate::base::gzip;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
-use crate::root::{Content, MAX_READ};
+use crate::root::Content;
 use std::fmt::Display;
-use std::io::{BufRead, Read};
+use std::io::{BufRead, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The source of the content.
 pub(super) enum Source {
@@ -65,13 +66,18 @@ pub(super) fn inline(map: &Map, limit: usize, label: &dyn Display, report: &mut 
         check_base64(value.bytes().unwrap_or_default(), label, report)?;
     }
     let content = match value {
-        value if is_base64 || is_gzip => Content::made(move |out| {
-            let bytes = value.bytes().unwrap_or_default();
-            let mut decoded: Box<dyn BufRead + '_> =
-                if is_base64 { Box::new(Unbase64::new(bytes)) } else { Box::new(bytes) };
-            if is_gzip { gzip::unpack_to(&mut decoded, limit, out) } else { std::io::copy(&mut decoded, out).map(drop) }
-        })
-        .map_err(|e| Error::new(format!("content: {e}")))?,
+        value if is_base64 || is_gzip => {
+            // What was unpacked to find its length is not paid for again when it is written.
+            let is_known = AtomicBool::new(false);
+            let decode = move |out: &mut dyn Write| {
+                let bytes = value.bytes().unwrap_or_default();
+                let mut decoded: Box<dyn BufRead + '_> =
+                    if is_base64 { Box::new(Unbase64::new(bytes)) } else { Box::new(bytes) };
+                let unpack = if is_known.swap(true, Relaxed) { gzip::unpack_again } else { gzip::unpack_to };
+                if is_gzip { unpack(&mut decoded, limit, out) } else { std::io::copy(&mut decoded, out).map(drop) }
+            };
+            Content::made(decode).map_err(|e| Error::new(format!("content: {e}")))?
+        }
         Value::String(text) => text.into(),
         Value::Bytes(bytes) => bytes.into(),
         _ => return Ok(None),
@@ -156,12 +162,12 @@ impl Read for Unbase64<'_> {
     }
 }
 
-/// Decompresses gzip to at most [`MAX_READ`] bytes.
+/// Decompresses gzip to at most [`MAX_CONTENTS`] bytes.
 ///
 /// # Errors
 /// The data is not valid gzip, or is larger.
 pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    gzip::unpack(bytes, usize::try_from(MAX_READ).unwrap_or(usize::MAX))
+    gzip::unpack(bytes, MAX_CONTENTS)
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod content;
 pub use content::gunzip;
 
 use super::Module;
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::base::text::quoted;
@@ -81,6 +82,10 @@ pub static DEFERRED: Module = Module {
 
 /// How often a server is asked for a file.
 const TRIES: u32 = 4;
+/// How many bytes of a file are searched in one step.
+const SEARCHED: usize = 64;
+/// What the stage's budget must have left for an entry: its folders and their paths may take as much. Other modules have the rest.
+const ROOM: usize = 128 << 10;
 /// The default mode and owner.
 const DEFAULT_MODE: u32 = 0o644;
 /// The mode if `permissions` is wrong.
@@ -189,7 +194,7 @@ fn deferred(cx: &mut Context) -> Result<()> {
 fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> Result<()>) -> Result<()> {
     let Some(value) = cx.get("write_files") else { return Ok(()) };
     let list = value.as_list().ok_or_else(|| wrong("write_files", "a list", value))?;
-    let mut failed = Vec::new();
+    let mut last = None;
     let made = made(cx);
     // The root's account files, read again when an entry has written one, and the owners found in them.
     let mut accounts = None;
@@ -198,7 +203,7 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
     for (i, value) in list.iter().enumerate() {
         let number = i + 1;
         let Some(map) = value.as_map() else {
-            failed.push(wrong(&format!("write_files: entry {number}"), "a mapping", value));
+            fail(cx, &mut last, wrong(&format!("write_files: entry {number}"), "a mapping", value));
             continue;
         };
         if map.get("defer").is_some_and(Value::is_true) != deferred {
@@ -215,18 +220,21 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
         let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(accounts_now, &made, text));
         let entry = Entry { number, path, map, owner, room: &room };
         if let Err(e) = job(cx, &entry) {
-            failed.push(e.context(&entry));
+            fail(cx, &mut last, e.context(&entry));
         }
         if matches!(entry.path.as_str(), "/etc/passwd" | "/etc/group") {
             accounts = None;
             owners.clear();
         }
     }
-    let Some(last) = failed.pop() else { return Ok(()) };
-    for e in &failed {
-        cx.report.warn(e);
+    last.map_or(Ok(()), Err)
+}
+
+/// Keeps the last failure, which is the module's, and reports the one before.
+fn fail(cx: &mut Context, last: &mut Option<Error>, new: Error) {
+    if let Some(before) = last.replace(new) {
+        cx.report.warn(before);
     }
-    Err(last)
 }
 
 /// The absolute path without dots. It need not exist.
@@ -243,26 +251,18 @@ fn absolute(path: &str) -> String {
 }
 
 fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
+    budget::check(ROOM)?;
     let Some(content) = content(cx, entry)? else { return Ok(()) };
     let old = cx.root.stat(&entry.path).map(|s| s.attr);
     let (attr, owner) = wanted(cx, entry, old);
     // New parent folders get the file's owner.
-    for parent in entry.folders() {
-        cx.root.mkdir(parent, Attr { mode: 0o755, ..attr })?;
-    }
+    cx.root.mkdir_above(&entry.path, Attr { mode: 0o755, ..attr })?;
     let is_request = cx.root.is_of_kernel(&entry.path);
     if !is_request && entry.map.get("append").is_some_and(Value::is_true) {
-        let content = content.to_vec();
-        let mut all = cx.root.read(&entry.path)?.unwrap_or_default();
-        let is_there = |new: &str| std::str::from_utf8(&all).is_ok_and(|all| all.contains(new));
-        if (cx.again || cx.retried) && std::str::from_utf8(&content).is_ok_and(is_there) {
+        if (cx.again || cx.retried) && has(cx.root, &entry.path, &content)? {
             return owner;
         }
-        all.extend_from_slice(&content);
-        if all.len() as u64 > MAX_READ {
-            return Err(Error::new(format!("the file would be larger than {MAX_READ} bytes")));
-        }
-        cx.root.write(&entry.path, all, attr)?;
+        cx.root.extend(&entry.path, content, attr)?;
         cx.root.note_appended(&entry.path);
     } else {
         cx.root.write(&entry.path, content, attr)?;
@@ -275,6 +275,15 @@ fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
         first.map_or(Ok(()), Err)?;
     }
     owner
+}
+
+/// Whether a file has a content, all of it text, somewhere.
+fn has(root: &Root, path: &str, content: &Content) -> Result<bool> {
+    let size = root.stat(path).map_or(0, |s| s.size) + content.len();
+    budget::step(usize::try_from(size).unwrap_or(usize::MAX) / SEARCHED)?;
+    let (all, new) = (root.read(path)?.unwrap_or_default(), content.to_vec());
+    let texts = [&all, &new].map(|bytes| std::str::from_utf8(bytes));
+    Ok(matches!(texts, [Ok(all), Ok(new)] if all.contains(new)))
 }
 
 /// Sets the mode and owner of an existing file, and the owner of the folders `made` for it, which belong to root until now.

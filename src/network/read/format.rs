@@ -1,11 +1,17 @@
 //! How an input format describes itself.
 
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
-use crate::document::{Value, json, yaml};
+use crate::document::{Size, Value, json, yaml};
 use crate::machine::nic::{MAX_DEVICE_NAME, is_name};
 use crate::network::mac::Macs;
 use crate::network::model::{Interface, Network};
+
+/// The most values of a network configuration that are used: 4,096 devices have fewer. What a stack gets of each takes up to
+/// [`NODE_COST`] bytes, for which there may be less room.
+const MAX_NODES: [usize; 3] = [50_000, 20_000, 5_000];
+const NODE_COST: usize = 600;
 
 /// A format of network configurations. A document is held as a [`Value`]; one in a text format is a string.
 #[derive(Debug)]
@@ -51,6 +57,14 @@ impl Format {
     /// # Errors
     /// The document is not of this format.
     pub fn read(&self, name: &str, document: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+        let fits = |nodes: &usize| budget::check(nodes * NODE_COST).is_ok();
+        let max = MAX_NODES.into_iter().find(fits).unwrap_or(0);
+        let document = if Size::of(document).nodes > max {
+            report.warn(format_args!("{name}: it has more than {max} values: the last are ignored"));
+            &cut_to(document, &mut { max })
+        } else {
+            document
+        };
         let network = (self.reader)(name, document, macs, report)?;
         for Interface { name, .. } in network.interfaces.iter().filter(|i| i.is_named() && !is_name(&i.name)) {
             let why = match name.len() > MAX_DEVICE_NAME {
@@ -60,6 +74,19 @@ impl Format {
             report.warn(format_args!("network configuration: {name}: no device can have this name, {why}"));
         }
         Ok(network)
+    }
+}
+
+/// The first nodes of a document, as many as are `left`.
+fn cut_to(value: &Value, left: &mut usize) -> Value {
+    let mut next = |value: &Value| {
+        *left = left.checked_sub(1)?;
+        Some(cut_to(value, left))
+    };
+    match value {
+        Value::List(list) => Value::List(list.iter().map_while(&mut next).collect()),
+        Value::Map(map) => Value::Map(map.iter().map_while(|(key, value)| Some((key, next(value)?))).collect()),
+        other => other.clone(),
     }
 }
 

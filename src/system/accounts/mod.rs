@@ -15,13 +15,14 @@ pub use add::{NewUser, days_of};
 pub use defs::Defs;
 pub use name::{check_field, check_name, is_number};
 
+use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use crate::base::password;
 use crate::base::report::Report;
 use crate::root::{Attr, Ids, Lock, Root};
 use add::Ranges;
 use home::Skeletons;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 pub(crate) use table::Table;
 
@@ -35,6 +36,8 @@ const CLOCK_IS_SET: u64 = 18262;
 /// The most rounds in which all passwords of a run together are hashed: 1,000 passwords in the usual 5,000
 /// rounds, which take 3 to 8 s.
 const HASH_ROUNDS: u32 = 5_000_000;
+/// How often a member's name is in memory: in the lists of group(5) and gshadow(5), their texts, and while these are written.
+const MEMBER_COPIES: usize = 6;
 /// The rounds of a password if login.defs sets no number (crypt(5)).
 const USUAL_ROUNDS: u32 = 5_000;
 
@@ -65,6 +68,17 @@ pub struct Accounts {
     lock: Option<Lock>,
     /// The rounds used so far, including [`Root::hash_rounds`].
     hash_rounds: u32,
+    joined: Joined,
+}
+
+/// New members of groups, which are written once, when all are known: a list of members that grows one by one is copied for each.
+#[derive(Debug, Default)]
+struct Joined {
+    /// The number of each name.
+    numbers: HashMap<String, u32>,
+    names: Vec<String>,
+    /// The numbers of each group's new members, in their order. A name may be there twice.
+    groups: BTreeMap<String, Vec<u32>>,
 }
 
 /// A user of passwd(5).
@@ -119,6 +133,7 @@ impl Accounts {
             today: seconds.ok().map(|s| s.as_secs() / 86400).filter(|d| *d >= CLOCK_IS_SET),
             lock,
             hash_rounds: root.hash_rounds,
+            joined: Joined::default(),
         })
     }
 
@@ -142,8 +157,14 @@ impl Accounts {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn save(self, root: &mut Root, report: &mut Report) -> Result<()> {
+    pub fn save(mut self, root: &mut Root, report: &mut Report) -> Result<()> {
         root.hash_rounds = self.hash_rounds;
+        let Joined { names, groups, .. } = std::mem::take(&mut self.joined);
+        for (group, members) in groups {
+            for table in [&mut self.group, &mut self.gshadow] {
+                join(table, &group, members.iter().filter_map(|n| names.get(*n as usize)));
+            }
+        }
         let shadow = match self.group_id("shadow") {
             Some(gid) => Attr { mode: 0o640, uid: 0, gid },
             None => Attr::root(0o600),
@@ -206,7 +227,7 @@ impl Accounts {
     /// Adds the user `user` to the group `group` (usermod -a -G).
     ///
     /// # Errors
-    /// The group does not exist.
+    /// The group does not exist, or the groups have too many members.
     pub fn add_member(&mut self, group: &str, user: &str) -> Result<()> {
         if self.group.find(group).is_none()
             && let Some(gid) = self.group_id(group)
@@ -214,12 +235,21 @@ impl Accounts {
             // A group of the image below /usr gets its members through an entry in /etc.
             self.put_group(group, gid);
         }
-        let Some(at) = self.group.find(group) else {
-            return Err(Error::new(format!("failed to add {user} to the group {group}: there is no such group")));
-        };
-        join(&mut self.group, at, user);
-        if let Some(at) = self.gshadow.find(group) {
-            join(&mut self.gshadow, at, user);
+        let failed = || format!("failed to add {user} to the group {group}");
+        if self.group.find(group).is_none() {
+            return Err(Error::new("there is no such group")).context(failed);
+        }
+        budget::take((user.len() + 1) * MEMBER_COPIES).context(failed)?;
+        let Joined { numbers, names, groups } = &mut self.joined;
+        let number = numbers.get(user).copied().unwrap_or_else(|| {
+            let next = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            numbers.insert(user.to_owned(), next);
+            names.push(user.to_owned());
+            next
+        });
+        match groups.get_mut(group) {
+            Some(members) => members.push(number),
+            None => drop(groups.insert(group.to_owned(), vec![number])),
         }
         Ok(())
     }
@@ -310,13 +340,16 @@ impl Accounts {
     }
 }
 
-/// Adds a name to the member list, the last field in group(5) and gshadow(5).
-fn join(table: &mut Table, at: usize, user: &str) {
-    let members = table.field(at, 3);
-    if members.split(',').any(|m| m == user) {
-        return;
+/// Adds names to the list of a group's members, the last field in group(5) and gshadow(5), each once.
+fn join<'a>(table: &mut Table, group: &str, new: impl Iterator<Item = &'a String>) {
+    let Some(at) = table.find(group) else { return };
+    let mut members = table.field(at, 3);
+    let old = members.clone();
+    let mut known: HashSet<&str> = old.split(',').collect();
+    for name in new.filter(|name| known.insert(name)) {
+        members += if members.is_empty() { "" } else { "," };
+        members += name;
     }
-    let members = if members.is_empty() { user.to_owned() } else { format!("{members},{user}") };
     table.set(at, 3, &members);
 }
 

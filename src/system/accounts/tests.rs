@@ -260,6 +260,22 @@ fn sets_no_password_if_shadow_is_no_file() {
 }
 
 #[test]
+fn members_of_large_groups_are_added_in_time() {
+    let dir = TempDir::new("accounts-members");
+    std::fs::create_dir_all(dir.0.join("etc")).unwrap();
+    std::fs::write(dir.0.join("etc/group"), "g:x:7:a,,a,u1\n").unwrap();
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut accounts = Accounts::open(&root).unwrap();
+    let before = crate::base::testing::cpu_time();
+    let names: Vec<String> = (0..100_000).map(|i| format!("u{i}")).collect();
+    names.iter().chain(&names[..2]).for_each(|name| accounts.add_member("g", name).unwrap());
+    accounts.save(&mut root, &mut Report::new()).unwrap();
+    assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(10));
+    let new: Vec<&str> = names.iter().map(String::as_str).filter(|n| *n != "u1").collect();
+    assert_eq!(root.text("/etc/group"), format!("g:x:7:a,,a,u1,{}\n", new.join(",")));
+}
+
+#[test]
 fn groups_of_the_image_get_members_in_etc() {
     let dir = tree("accounts-altfiles");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();

@@ -11,6 +11,7 @@ pub use header::media_type;
 pub use write::{disposition, write, writer};
 
 use super::MAX_UNPACKED;
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::document::Bytes;
 use header::Headers;
@@ -79,12 +80,14 @@ fn entity(data: &[u8], default_type: &str, depth: usize, parts: &mut Vec<Entity>
     if parts.len() >= MAX_PARTS {
         return Err(Error::new(format!("more than {MAX_PARTS} parts")));
     }
+    budget::check(body.len())?;
     let mut content = encoding::decode(headers.get("content-transfer-encoding").unwrap_or_default(), body);
     let mut charset = headers.parameter("content-type", "charset").filter(|_| content_type.starts_with("text/"));
     if let Some(declared) = &charset {
         let taken = parts.iter().map(|part| part.content.len()).sum();
         content = encoding::to_utf8(declared, content, MAX_UNPACKED.saturating_sub(taken));
     }
+    budget::take(content.len())?;
     charset.take_if(|declared| !encoding::is_unknown(declared, &content));
     let filename = headers.filename();
     parts.push(Entity { content_type, filename, charset, headers: headers.others(), content: content.into() });
