@@ -21,6 +21,7 @@
 //! | `key` | of WireGuard |
 //! | `tunnelkey` | a number or an IPv4 address |
 //! | `device` | a name that a network device can have |
+//! | `ifname`, `netdev` | a name or pattern that systemd takes; a name that it takes for a device of its own |
 //! | `span` | a time: a number of seconds, or of `ms` |
 //! | `a\|b` | one of these words; `bool` and ranges may be among them |
 //! | a kind and `*`, or `;` | such values with spaces between them, or with a semicolon after each |
@@ -36,6 +37,9 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Copy)]
 pub struct Grammar(pub &'static str);
 
+/// The parameters of bonds by the kernel's names (bonding.rst; bond_options.c), which several stacks pass on.
+const BONDING: &str = include_str!("bonding.txt");
+
 /// What a grammar says of a key.
 pub struct Rule {
     /// The kind of its values.
@@ -45,9 +49,9 @@ pub struct Rule {
 }
 
 impl Grammar {
-    /// The lines of a table. Empty if there is none of this name.
+    /// The lines of a table, of this grammar or of the parameters of bonds. Empty if there is none of this name.
     pub fn table(self, name: &str) -> &'static str {
-        let tables = self.0.split("\n[").map(|table| table.strip_prefix('[').unwrap_or(table));
+        let tables = self.0.split("\n[").chain([BONDING]).map(|table| table.strip_prefix('[').unwrap_or(table));
         tables
             .filter_map(|table| table.split_once("]\n"))
             .find(|(known, _)| *known == name)
@@ -77,6 +81,14 @@ pub fn rule(table: &'static str, key: &str) -> Option<Rule> {
 /// Whether a text is a boolean of YAML 1.1 or of systemd.
 fn is_bool(text: &str) -> bool {
     ["true", "on", "yes", "y", "false", "off", "no", "n"].iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+/// Whether systemd takes a text for a device's name or for a pattern of names (systemd's `ifname_valid_full`).
+fn is_ifname(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b':' | b'/' | b'%'))
+        && text.len() < 128
+        && text.bytes().any(|b| !b.is_ascii_digit())
+        && !matches!(text, "." | ".." | "all" | "default")
 }
 
 /// Whether a text is a WireGuard key: 32 bytes in base64.
@@ -117,6 +129,8 @@ pub fn fits(kind: &str, text: &str) -> bool {
         "key" => is_wireguard_key(text),
         "tunnelkey" => text.parse::<u32>().is_ok() || text.parse::<Ipv4Addr>().is_ok(),
         "device" => is_name(text),
+        "ifname" => is_ifname(text),
+        "netdev" => is_name(text) && is_ifname(text),
         "span" => text.strip_suffix("ms").unwrap_or(text).parse::<u32>().is_ok(),
         _ => kind.split('|').any(|one| match one.split_once("..") {
             Some((least, most)) => text.parse::<u64>().is_ok_and(|number| {
@@ -207,6 +221,8 @@ mod tests {
             ("key", "4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=", "secret"),
             ("tunnelkey", "1.2.3.4", "odd"),
             ("device", "eth0.5", "a name of many letters"),
+            ("ifname", "en*", "7"),
+            ("netdev", "eth0.5", "ü"),
             ("span", "150ms", "1h"),
             ("one|two", "two", "one|two"),
             ("bool|two", "no", "one"),

@@ -14,7 +14,7 @@ use stanza::Stanza;
 
 /// What stanzas may have (interfaces(5), ifenslave's and bridge-utils' own pages): the options of ifupdown itself, and the parameters of
 /// bonds and bridges.
-const GRAMMAR: Grammar = Grammar(concat!(include_str!("grammar.txt"), include_str!("../bonding.txt")));
+const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 
 const INTERFACES: &str = "/etc/network/interfaces";
 const DEBIAN: &str = "/etc/network/interfaces.d/50-cloud-init";

@@ -118,6 +118,7 @@ pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: 
         return section;
     };
     section.add("method", method);
+    unsupported.keys(interface, [("addresses", is_port && method != "disabled" && !family.subnets.is_empty())]);
     if !family.subnets.is_empty() || is_idle_bond(interface) {
         let unknown = family.subnets.iter().any(|s| s.method == Method::Manual);
         section.add("may-fail", unknown || (interface.dhcp4() && interface.is_automatic_v6()));
@@ -203,7 +204,8 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
                 let own = subnet.metric.unwrap_or(if family.v6 { 1024 } else { 0 });
                 lines.extend(interface.gateway_route(subnet).map(|route| Route { metric: Some(own), ..route }));
             }
-            Some(gateway) if !has_gateway && gateway.is_v6() == family.v6 => {
+            // NetworkManager ignores a gateway without an address (nm-setting-ip-config.c, `verify`).
+            Some(gateway) if !has_gateway && gateway.is_v6() == family.v6 && !family.addresses.is_empty() => {
                 has_gateway = true;
                 section.add("gateway", gateway);
                 metric = metric.or(subnet.metric);

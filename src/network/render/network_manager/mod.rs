@@ -19,7 +19,7 @@ use keyfile::{list, uuid};
 
 /// What profiles may have (nm-settings(5), versions 1.42 to 1.58; the `verify` functions in libnm-core-impl). NetworkManager refuses a
 /// profile for one key or value that it does not know.
-const GRAMMAR: Grammar = Grammar(concat!(include_str!("grammar.txt"), include_str!("../bonding.txt")));
+const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 
 const CONNECTIONS: &str = "/etc/NetworkManager/system-connections/cloud-init-";
 const CONF: &str = "/etc/NetworkManager/conf.d/30-cloud-init-ip6-addr-gen-mode.conf";

@@ -50,6 +50,10 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         let stem = format!("/etc/systemd/network/10-cloud-init-{}", interface.name);
         let mut sections = network::sections(network, interface, unsupported);
         grammar::filter(GRAMMAR, &mut sections, |key| unsupported.key(interface, key));
+        // Without this section networkd ignores the file.
+        if sections.first().is_none_or(|first| first.name() != "Match") {
+            continue;
+        }
         files.push(File {
             owner: Some(OWNER),
             ..File::public(format!("{stem}.network"), ini::write(HEADER, &sections))

@@ -58,7 +58,7 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     extra(interface, [&mut link, &mut main, &mut dhcp4, &mut advertisement], unsupported);
     let mut out = vec![matching(interface), link, main, dhcp4, dhcp6, advertisement, port, infiniband];
     for subnet in &interface.subnets {
-        out.extend(address(subnet));
+        out.extend(address(interface, subnet, unsupported));
         out.extend(interface.gateway_route(subnet).as_ref().map(gateway));
     }
     out.extend(interface.all_routes().map(|r| route(interface, r, unsupported)));
@@ -170,12 +170,16 @@ fn overrides(overrides: &DhcpOverrides, section: &mut Section) {
     section.yes_no("UseNTP", overrides.use_ntp);
 }
 
-fn address(subnet: &Subnet) -> Option<Section> {
+fn address(interface: &Interface, subnet: &Subnet, unsupported: &mut Unsupported) -> Option<Section> {
     let mut section = Section::new("Address");
-    section.add("Address", subnet.address.as_ref()?);
+    let address = subnet.address.as_ref()?;
+    section.add("Address", address);
     // Without a prefix networkd assumes the address's class, and routes as much as 10.0.0.0/8 onto the link.
     section.maybe("Peer", subnet.pointopoint.as_ref().map(|p| format!("{p}/{}", if p.is_v6() { 128 } else { 32 })));
-    section.maybe("Broadcast", subnet.broadcast.as_ref());
+    // networkd ignores it otherwise (networkd-address.c, `address_section_verify`).
+    let has_broadcast = !address.is_v6() && address.prefix <= 30 && subnet.pointopoint.is_none();
+    unsupported.keys(interface, [("broadcast", !has_broadcast && subnet.unusual_broadcast().is_some())]);
+    section.maybe("Broadcast", subnet.broadcast.as_ref().filter(|_| has_broadcast));
     section.maybe("Scope", subnet.scope.as_ref());
     section.maybe("Label", subnet.label.as_ref());
     section.maybe("PreferredLifetime", subnet.lifetime.as_ref());

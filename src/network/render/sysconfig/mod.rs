@@ -17,7 +17,7 @@ use variables::Variables;
 
 /// What ifcfg files may have: Red Hat's (initscripts' sysconfig.txt; nm-settings-ifcfg-rh(5)), SUSE's (ifcfg(5) of wicked), and the
 /// kernel's options of bonds.
-const GRAMMAR: Grammar = Grammar(concat!(include_str!("grammar.txt"), include_str!("../bonding.txt")));
+const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 
 const CONTROL: &str = "/etc/sysconfig/network";
 const RESOLV_CONF: &str = "/etc/resolv.conf";

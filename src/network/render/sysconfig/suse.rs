@@ -117,6 +117,7 @@ fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variabl
             ("hello", Some(n)) => v.add("BRIDGE_HELLOTIME", n),
             ("maxage", Some(n)) => v.add("BRIDGE_MAXAGE", n),
             ("bridgeprio", Some(n)) => v.add("BRIDGE_PRIORITY", n),
+            ("pathcost" | "portprio", _) if ports.is_empty() => {}
             ("pathcost", _) if value.as_map().is_some() => v.add("BRIDGE_PATHCOSTS", of_ports()),
             ("portprio", _) if value.as_map().is_some() => v.add("BRIDGE_PORTPRIORITIES", of_ports()),
             (other, _) => unsupported.key(interface, other),

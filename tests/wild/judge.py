@@ -1,0 +1,194 @@
+"""The stacks' own parsers as judges of files below a folder: whether they refuse any, and what they say. One that is not installed says nothing.
+
+For ifcfg files, whose readers no Debian has, the judge is a table of their keys, read again from the documentation (initscripts'
+sysconfig.txt, nm-settings-ifcfg-rh(5); wicked's ifcfg(5)), with Python's own parser of addresses.
+"""
+import ipaddress
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+NETWORKD = next((path for path in ["/usr/lib/systemd/systemd-networkd", "/lib/systemd/systemd-networkd"] if Path(path).exists()), None)
+
+
+def run(command, **kwargs):
+    """The command's exit code, and all that it printed."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False, **kwargs)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def is_here(stack):
+    """Whether the stack's judge can run here."""
+    if stack == "networkd":
+        return NETWORKD is not None and os.geteuid() == 0 and run(["unshare", "-n", "-m", "true"])[0] == 0
+    program = {"netplan": "netplan", "eni": "ifup", "network-manager": "nmcli", "sysconfig": "sh"}[stack]
+    return shutil.which(program) is not None and (stack != "eni" or os.geteuid() == 0)
+
+
+def lines(name, code, text, root):
+    """Whether a parser refused, and what it said, a line each after its name, without the folder's own path."""
+    said = [f"{name}: {line}" for line in text.replace(f"{root}/", "/").splitlines()]
+    return bool(code), said + ([f"{name}: ended with {code}"] if code else [])
+
+
+def netplan(root):
+    code, text = run(["netplan", "generate", "--root-dir", str(root)])
+    return lines("netplan generate", code, text, root)
+
+
+def ifup(root):
+    file = root / "etc/network/interfaces.d/50-cloud-init"
+    file = file if file.exists() else root / "etc/network/interfaces"
+    code, text = run(["ifup", "--no-act", "--force", "-a", "--interfaces", str(file)])
+    return lines("ifup", code, text, root)
+
+
+# What NetworkManager writes again in another form, or leaves out because it is the default.
+REWRITTEN = {"uuid", "slave-type", "master", "controller", "port-type", "may-fail", "stp", "multi-connect", "autoconnect", "mac-address", "cloned-mac-address", "wake-on-lan", "mode",
+             "key-mgmt", "preshared-key-flags", "allowed-ips", "route-metric", "dhcp-send-hostname", "ignore-auto-dns", "ignore-auto-routes", "ip6-privacy", "ssid", "bssid",
+             "band", "dns-search", "hidden", "learning", "proxy"}
+
+
+def read_back(before, after):
+    """Lines of a profile that NetworkManager took, and that are not in what it wrote: it dropped them without a word."""
+    def keys(text):
+        section, found = "", {}
+        for line in text.splitlines():
+            if line.startswith("["):
+                section = line
+            elif "=" in line and not line.startswith("#"):
+                key, _, value = line.partition("=")
+                found.setdefault((section, re.sub(r"\d+(?=$|_options)", "", key)), set()).add(value)
+        return found
+
+    own, theirs = keys(before), keys(after)
+    out = []
+    if "[connection]\n" in before and "\nmaster=" in before:
+        # A port has no addresses of its own.
+        own = {key: values for key, values in own.items() if key[0] not in ("[ipv4]", "[ipv6]")}
+        theirs = {key: values for key, values in theirs.items() if key[0] not in ("[ipv4]", "[ipv6]")}
+    for (section, key), values in own.items():
+        if section in ("[connection]", "[user]", "[match]") or key in REWRITTEN or key.startswith("routing-rule") or key.startswith("route"):
+            continue
+        if key == "gateway" and any(one.endswith(f",{next(iter(values))}") for one in theirs.get((section, "address"), ())):
+            continue
+        if (section, key) not in theirs and values != {"0"} and values != {"false"} and values != {""}:
+            out.append(f"{section} {key}={' '.join(sorted(values))}")
+    for section in ("[ipv4]", "[ipv6]"):
+        for key in ("address", "route"):
+            if len(own.get((section, key), ())) != len(theirs.get((section, key), ())):
+                out.append(f"{section} {key}: {sorted(own.get((section, key), ()))} was read as {sorted(theirs.get((section, key), ()))}")
+    return out
+
+
+def nmcli(root):
+    """It reads each profile and writes it again; what it cannot have it refuses, or leaves out."""
+    out = []
+    for profile in sorted((root / "etc/NetworkManager/system-connections").glob("*")):
+        # Reading alone: a change that changes nothing.
+        done = subprocess.run(["nmcli", "--offline", "connection", "modify", "connection.zone", ""], input=profile.read_bytes(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+        text = done.stderr.decode("utf-8", "replace").strip()
+        if done.returncode or text:
+            out.append(f"nmcli: {profile.name}: {text}")
+        else:
+            lost = read_back(profile.read_text(), done.stdout.decode("utf-8", "replace"))
+            out += [f"nmcli: {profile.name}: {line} is not read" for line in lost]
+    return bool(out), out
+
+
+def networkd_all(roots):
+    """What networkd says of the files below several folders, read in one run in namespaces of its own: a list for each folder."""
+    said = {number: [] for number in range(len(roots))}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, root in enumerate(roots):
+            for path in (root / "etc/systemd/network").glob("*"):
+                text = path.read_text()
+                if path.suffix == ".netdev":
+                    # Devices of several documents may have one name.
+                    text = re.sub(r"^Name=.*$", f"Name=x{number}-{len(list(Path(folder).iterdir()))}", text, flags=re.MULTILINE)
+                copy = Path(folder) / f"{number}-{path.name}"
+                copy.write_text(text)
+                copy.chmod(path.stat().st_mode)
+        script = (
+            "mount --make-rprivate / && mount -t tmpfs none /etc/systemd/network && mount -t tmpfs none /run/systemd && mkdir -p /run/systemd/netif/links && "
+            f"cp -p {shlex.quote(folder)}/* /etc/systemd/network/ && chown systemd-network /etc/systemd/network/* && SYSTEMD_LOG_TARGET=console exec timeout -s KILL 3 {NETWORKD}"
+        )
+        text = run(["unshare", "-n", "-m", "sh", "-c", script])[1] if any(Path(folder).iterdir()) else ""
+    for line in text.splitlines():
+        found = re.match(r"/etc/systemd/network/(\d+)-(.*)", line)
+        # The devices' names are other ones here; what networkd completes by itself is right; some keys are newer than it is.
+        if found and not re.search(r"could not be found|not properly masked, assuming|Enabling GatewayOnLink|Disabling IPv6AcceptRA|Unknown key '(Hostname|SendHostname|RouteMetric|UseDomains)' in section .DHCPv6", line):
+            said[int(found.group(1))].append(f"networkd: {found.group(2)}")
+    return [said[number] for number in range(len(roots))]
+
+
+def networkd(root):
+    said = networkd_all([root])[0]
+    return bool(said), said
+
+
+def address(version, with_prefix):
+    def check(text):
+        made = (ipaddress.ip_interface if with_prefix else ipaddress.ip_address)(text)
+        return (not version or made.version == version) and (not with_prefix or "/" in text)
+
+    return check
+
+
+def number(least, most):
+    return lambda text: least <= int(text) <= most
+
+
+def word(*words):
+    return lambda text: text in words
+
+
+YES_NO = word("yes", "no")
+MAC = re.compile(r"^([0-9A-Fa-f]{2}:){5}([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){14})?[0-9A-Fa-f]{2}$").match
+DEVICE = re.compile(r"^[^\s/:]{1,15}$").match
+IFCFG = [
+    (r"IPADDR6(_\d+)?|IPV6ADDR", address(6, True)), (r"IPADDR\d*|NETMASK\d*|GATEWAY\d*|ADDRESS\d+", address(4, False)),
+    (r"IPV6ADDR_SECONDARIES", lambda text: all(address(6, True)(one) for one in text.split())), (r"IPV6_DEFAULTGW", address(6, False)), (r"DNS\d", address(0, False)),
+    (r"MTU|IPV6_MTU", number(0, 2**32 - 1)), (r"METRIC\d*|IPV[46]_ROUTE_METRIC|DHCLIENT_ROUTE_PRIORITY", number(0, 2**32 - 1)), (r"VLAN_ID", number(0, 4095)),
+    (r"HWADDR|MACADDR|LLADDR", MAC), (r"DEVICE|PHYSDEV|ETHERDEVICE|MASTER|BONDING_SLAVE_?\d+", DEVICE),
+    (r"ONBOOT|USERCTL|BONDING_MASTER|STP|SLAVE|VLAN|CONNECTED_MODE|IPV6INIT|DHCPV6C|IPV6_FAILURE_FATAL|IPV6_FORCE_ACCEPT_RA|IPV6_AUTOCONF|DEFROUTE|"
+     r"DHCLIENT_SET_DEFAULT_ROUTE|DHCP_SEND_HOSTNAME|PEERDNS|PEERROUTES|IPV6_PEERDNS|IPV6_PEERROUTES|NETWORKING|NETWORKING_IPV6", YES_NO),
+    (r"BRIDGE", lambda text: text == "yes" or DEVICE(text)), (r"TYPE", word("Bond", "Bridge", "Ethernet", "InfiniBand")), (r"BRIDGE_STP", word("on", "off")),
+    (r"AGEING|BRIDGE_AGEINGTIME", number(0, 10**6)), (r"DELAY|BRIDGE_FORWARDDELAY", number(0, 30)), (r"PRIO|BRIDGE_PRIORITY", number(0, 65535)),
+    (r"BRIDGE_HELLOTIME|BRIDGE_MAXAGE", number(0, 40)), (r"BRIDGE_PORTS", lambda text: all(map(DEVICE, text.split()))), (r"STARTMODE", word("auto", "manual", "hotplug", "nfsroot")),
+    (r"BOOTPROTO", word("none", "static", "dhcp", "dhcp4", "dhcp6")), (r"DHCLIENT6_MODE", word("managed", "info")), (r"IPOIB_MODE", word("datagram", "connected")),
+    (r"IPV6_PRIVACY", word("rfc3041", "no")), (r"BONDING_OPTS|BONDING_MODULE_OPTS|BRIDGING_OPTS", lambda text: all("=" in one for one in text.split())),
+    (r"BRIDGE_PATHCOSTS|BRIDGE_PORTPRIORITIES|ETHTOOL_OPTS|ETHTOOL_OPTIONS|DHCPV6C_OPTIONS|DHCP_HOSTNAME|DHCPV6_HOSTNAME|DHCLIENT_HOSTNAME_OPTION|DOMAIN|OPTIONS\d+", bool),
+]
+
+
+def ifcfg(root):
+    out = []
+    for path in sorted((root / "etc/sysconfig").rglob("*")):
+        if not path.is_file() or not path.name.startswith(("ifcfg-", "route-", "network")):
+            continue
+        for line in path.read_text().splitlines():
+            if line.startswith("#"):
+                continue
+            key, _, value = line.partition("=")
+            check = next((check for pattern, check in IFCFG if re.fullmatch(pattern, key)), None)
+            try:
+                text = " ".join(shlex.split(value))
+                is_taken = check is not None and bool(check(text))
+            except ValueError:
+                is_taken = False
+            if not is_taken:
+                out.append(f"ifcfg: {path.name}: {line}")
+    return bool(out), out
+
+
+JUDGES = {"netplan": netplan, "eni": ifup, "network-manager": nmcli, "networkd": networkd, "sysconfig": ifcfg}
+
+
+def judged(stack, root):
+    """Whether the stack's parser refuses any of the files below `root`, and what it says, as lines."""
+    return JUDGES[stack](root) if is_here(stack) else (False, [])
