@@ -6,11 +6,12 @@ use super::boot::Boot;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
+use crate::base::logging;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
-use crate::drive::settle::settle;
+use crate::drive::settle::{settle, usb_disk_to_come};
 use crate::instance::status::uptime;
 use crate::instance::{DsMode, Instance, state};
 use crate::link::{self, cmdline_net::Made};
@@ -25,6 +26,12 @@ use std::time::Duration;
 /// from the start of systemd-udevd: usb-storage scans a stick one second after it is plugged in, and by the
 /// time that the root's disk is found its bus has shown the other drives.
 const UNCERTAIN: Duration = Duration::from_millis(1500);
+
+/// How long the disks of USB devices that the kernel has found may take to appear after that: a controller of removable media, or a
+/// server's virtual CD-ROM, takes seconds.
+const BUSES: Duration = Duration::from_secs(10);
+/// How often it is looked whether they have.
+const SLICE: Duration = Duration::from_millis(250);
 
 /// How long udev may take to load the drivers of present devices before a service is asked.
 const COLDPLUG: Duration = Duration::from_secs(30);
@@ -57,7 +64,14 @@ pub enum Outcome {
 pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
     let mut drives = Drives::new(&source::labels(&boot.image.config), Places::default());
     let outcome = find_with(root, boot, &mut drives, deadline);
-    drives.notes().iter().for_each(|note| boot.report.warn(note));
+    for note in drives.notes() {
+        // A container sees its host's disks, and cannot open them.
+        if boot.machine.is_container() {
+            log::info!("{note}");
+        } else {
+            boot.report.warn(note);
+        }
+    }
     boot.log();
     outcome
 }
@@ -189,7 +203,8 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     {
         return Outcome::Read(Box::new(found));
     }
-    let due = choose::drive_is_due(&report, &facts) && !jobs.iter().any(|job| job.replaces_drive);
+    let replaced = jobs.iter().any(|job| job.replaces_drive);
+    let due = choose::drive_is_due(&report, &facts).filter(|_| !replaced);
     let asks = !jobs.is_empty();
     let others = cached.as_ref().is_some_and(|c| is_of_another_machine(c, machine));
     // What had no source is not known.
@@ -199,10 +214,11 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     if let Some(found) = ask_services(search, &services, jobs, drives, &names, limit) {
         return Outcome::Read(found);
     }
-    let limit = if due { deadline } else { deadline.at_most(UNCERTAIN.saturating_sub(since_udev(machine))) };
+    // No drive comes to a container.
     if cached.is_none()
-        && (due || !asks)
-        && let Some(found) = wait_for_drive(search, drives, &names, limit)
+        && (due.is_some() || !asks)
+        && !machine.is_container()
+        && let Some(found) = wait_by_signs(search, drives, &names, due.as_deref())
     {
         return Outcome::Read(Box::new(found));
     }
@@ -224,7 +240,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     if facts.requested.lists_none() && none::is_configured(search) {
         return Outcome::Read(Box::new(none::found(search)));
     }
-    Outcome::Nothing(reason(search, drives, &choose::unread(&report, &facts), due))
+    Outcome::Nothing(reason(search, drives, &choose::unread(&report, &facts), due.is_some()))
 }
 
 /// Asks the services, and takes a drive that appears meanwhile instead if it is a source.
@@ -252,6 +268,37 @@ fn ask_services(
         }
     }
     search.take_otherwise().map(Box::new)
+}
+
+/// Waits for a drive as long as there are signs of one: until the deadline if `due` says why it is to come, else until the buses have
+/// shown what is there.
+fn wait_by_signs(search: &mut Search, drives: &mut Drives, names: &[String], due: Option<&str>) -> Option<Found> {
+    let (deadline, machine) = (search.deadline, search.machine);
+    let shown = |what: &str, limit: Deadline| {
+        logging::console(&format!("waiting for {what}, for {} s at most", limit.left().as_secs_f64().round()));
+    };
+    if let Some(why) = due {
+        shown(&format!("a drive labelled config-2 or cidata ({why})"), deadline);
+        return wait_for_drive(search, drives, names, deadline);
+    }
+    let uncertain = deadline.at_most(UNCERTAIN.saturating_sub(since_udev(machine)));
+    if let Some(found) = wait_for_drive(search, drives, names, uncertain) {
+        return Some(found);
+    }
+    let (limit, sys) = (deadline.at_most(BUSES), machine.base.join("sys"));
+    let mut coming = usb_disk_to_come(&sys)?;
+    shown(&format!("the disk of the USB device {coming}"), limit);
+    while !limit.passed() {
+        if let Some(found) = wait_for_drive(search, drives, names, limit.at_most(SLICE)) {
+            return Some(found);
+        }
+        // Once more after the last has come.
+        if coming.is_empty() {
+            break;
+        }
+        coming = usb_disk_to_come(&sys).unwrap_or_default();
+    }
+    None
 }
 
 /// Waits until the limit for a drive that is a source.
@@ -607,6 +654,29 @@ mod tests {
                 Outcome::Nothing(_) => assert_eq!(id, "", "{config}{cmdline}"),
                 _ => panic!("the machine has no instance"),
             }
+        }
+    }
+
+    #[test]
+    fn waits_briefly_for_drives_of_a_list() {
+        for (environment, list, longest) in [
+            ("container=lxc\0", "[NoCloud, None]", 1.0),
+            ("", "[NoCloud, None]", 10.0),
+            ("", "[NoCloud, ConfigDrive, None]", 10.0),
+            ("", "[NoCloud, ConfigDrive]", 10.0),
+        ] {
+            let dir = TempDir::new("find-list");
+            dir.write("etc/cloud/cloud.cfg", format!("datasource_list: {list}\n"));
+            dir.write("proc/1/environ", environment);
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            assert_eq!(machine.is_container(), !environment.is_empty());
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&["cidata"], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let start = std::time::Instant::now();
+            let found = find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::from_secs(60)));
+            let took = start.elapsed().as_secs_f64();
+            assert!(matches!(found, Outcome::Nothing(_)) && took < longest, "{list}: {took} s");
         }
     }
 
