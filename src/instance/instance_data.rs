@@ -227,6 +227,9 @@ const PUBLIC_FILE: &str = "instance-data.json";
 /// The file below [`state::RUN_DIR`] with everything, which only root may read.
 pub const SENSITIVE_FILE: &str = "instance-data-sensitive.json";
 
+/// The file below [`state::RUN_DIR`] with the merged configuration, which only root may read.
+pub const COMBINED_FILE: &str = "combined-cloud-config.json";
+
 /// Writes instance-data.json (0644), instance-data-sensitive.json (0600), combined-cloud-config.json (0600)
 /// and the cloud-id files.
 ///
@@ -250,14 +253,22 @@ pub fn write(root: &mut Root, standard: Map, instance: &Instance, image: &Value,
         document.insert("sensitive_keys", paths.clone());
         put(root, name, mode, move |out| json::write_sorted(document.iter().collect(), out))?;
     }
-    let write = move |out: &mut dyn Write| {
-        json::write_sorted(merged.as_map().map(|map| map.iter().collect()).unwrap_or_default(), out)
-    };
-    put(root, "combined-cloud-config.json", 0o600, write)?;
+    write_combined(root, merged)?;
     let id = cloud_id(instance).replace('/', "_");
     let file = format!("{run}/cloud-id-{id}");
     root.write(&file, format!("{id}\n"), Attr::root(0o644))?;
     root.symlink(&format!("{run}/cloud-id"), &file)
+}
+
+/// Writes combined-cloud-config.json (0600), the merged configuration.
+///
+/// # Errors
+/// The path cannot be resolved.
+pub fn write_combined(root: &mut Root, merged: Arc<Value>) -> Result<()> {
+    let write = move |out: &mut dyn Write| {
+        json::write_sorted(merged.as_map().map(|map| map.iter().collect()).unwrap_or_default(), out)
+    };
+    put(root, COMBINED_FILE, 0o600, write)
 }
 
 /// Writes a document below [`state::RUN_DIR`], piece by piece.

@@ -67,7 +67,7 @@ pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
     for note in drives.notes() {
         // A container sees its host's disks, and cannot open them.
         if boot.machine.is_container() {
-            log::info!("{note}");
+            log::debug!("{note}");
         } else {
             boot.report.warn(note);
         }

@@ -133,6 +133,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Runs one half of the modules in a stage's list, in order. One that fails is an error of the report;
     /// the others still run.
     pub fn stage(&mut self, stage: Stage, half: Half) {
+        self.boot.turn_to(stage);
         let is_network_stage = (stage, half) == (Stage::Init, Half::Live);
         let early = if is_network_stage { self.root.text(run_dir::EARLY) } else { String::new() };
         let may_be_early = (stage, half) == (Stage::Init, Half::Provision) && self.nothing_comes_first();
@@ -162,17 +163,28 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Runs those file halves again that depend on what the user's commands changed.
+    /// Has the stages after `stage` use the image's configuration as it is now. Returns whether that changed theirs.
+    pub fn follow_image(&mut self, stage: Stage) -> bool {
+        let may_differ = self.root.is_live() || self.root.has_in_memory(".cfg");
+        let next = Stage::ALL.get(stage as usize + 1).filter(|_| may_differ);
+        next.is_some_and(|next| self.boot.follow_image(self.root, self.instance, *next))
+    }
+
+    /// Runs those file halves again that depend on what the user's commands changed, or whose stage has another configuration since.
     fn files_again(&mut self) {
         let mut before = std::mem::take(&mut self.before);
         let stages = if before.is_empty() { &[][..] } else { &Stage::ALL };
+        let mut is_other = before.has_other_configuration;
         if !stages.is_empty() {
             commit(self.root, &mut self.boot.report);
+            is_other |= self.follow_image(Stage::Init);
         }
         for &stage in stages {
+            self.boot.turn_to(stage);
+            let in_any_case = is_other && (before.has_other_configuration || stage != Stage::Init);
             for entry in self.entries(stage, Half::Live) {
                 let module = entry.module;
-                let Some(half) = before.take_changed(self.root, module.name) else { continue };
+                let Some(half) = before.take_changed(self.root, module.name, in_any_case) else { continue };
                 let Some(handler) = module.provision else { continue };
                 // Its warnings were reported in the first run.
                 let known = std::mem::take(&mut self.boot.report);
@@ -186,6 +198,9 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.boot.log();
                 commit(self.root, &mut self.boot.report);
             }
+        }
+        if !stages.is_empty() {
+            self.boot.turn_to(Stage::Init);
         }
         let ended = before.end(self.root);
         self.boot.report.keep(ended);
@@ -245,6 +260,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// What work the live halves of a stage's modules have in this boot. Only the modules for which `counts`
     /// returns true are considered.
     pub fn demand(&mut self, stage: Stage, counts: &dyn Fn(&Module) -> bool) -> Demand {
+        self.boot.turn_to(stage);
         let config = self.boot.config();
         let list = config.get(module::list_key(stage)).and_then(Value::as_list).unwrap_or_default();
         // Entries that cannot run were reported already.
@@ -264,6 +280,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 demand.work = Work::Local;
             }
         }
+        self.boot.turn_to(Stage::Init);
         demand
     }
 
