@@ -183,6 +183,10 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
             if prefix.is_empty() || !instance.vendor_data.is_null() || !instance.vendor_data2.is_null() {
                 root.remove(&parts_path(instance, prefix))?;
             }
+            if first {
+                let none = Content::made(mime::writer(Vec::new())).context(|| format!("failed to write {name}"))?;
+                root.write(&format!("{folder}/{name}.txt.i"), none, Attr::root(0o600))?;
+            }
             continue;
         };
         let failed = || format!("failed to write the parts of {name}");

@@ -223,7 +223,6 @@ fn run(
 ) -> (Instance, Vec<(String, String)>) {
     boot.config = combined(root, boot);
     if stage != Stage::Init && remerge(root, boot, &instance) {
-        keep_merged(root, boot);
         // What the stage before has not written of it.
         let mut run = Run::new(root, boot, &instance);
         Stage::ALL.iter().filter(|later| **later >= stage).for_each(|later| run.stage(*later, Half::Provision));
@@ -257,7 +256,9 @@ fn run(
         if boot.follow_image(root, &instance, stage) {
             before.has_other_configuration = true;
             boot.turn_to(stage);
-            keep_merged(root, boot);
+            // Leaves it for the later stages.
+            let written = instance_data::write_combined(root, boot.config.clone().unwrap_or_default());
+            boot.report.keep(written.and_then(|()| boot.image.note(root)));
             Stage::ALL.iter().for_each(|stage| Run::new(root, boot, &instance).stage(*stage, Half::Provision));
             boot.turn_to(stage);
         }
@@ -386,18 +387,15 @@ fn remerge(root: &Root, boot: &mut Boot, instance: &Instance) -> bool {
     is_other
 }
 
-/// Leaves the merged configuration for the later stages.
-fn keep_merged(root: &mut Root, boot: &mut Boot) {
-    let written = instance_data::write_combined(root, boot.config.clone().unwrap_or_default());
-    boot.report.keep(written.and_then(|()| boot.image.note(root)));
-}
-
 /// The configuration as an earlier stage of this boot merged it.
 fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
     let path = format!("{}/{COMBINED_FILE}", state::RUN_DIR);
     let bytes = root.read(&path).ok()??;
     match json::parse(&path, &bytes) {
-        Ok(Value::Map(config)) => Some(Value::Map(boot.image.over(config, &mut boot.report)).into()),
+        Ok(Value::Map(mut config)) => {
+            instance_data::remove_added(&mut config);
+            Some(Value::Map(boot.image.over(config, &mut boot.report)).into())
+        }
         Ok(other) => Some(other.into()),
         Err(e) => {
             boot.report.warn(e);
