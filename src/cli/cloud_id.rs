@@ -90,6 +90,8 @@ impl CloudId {
             v1.insert("cloud_id", id);
             return json::to_string_sorted(&Value::Map(v1)) + "\n";
         }
+        // As cloud-init prints a region that is there and has no value.
+        let region = if v1.get("region").is_some_and(Value::is_null) { "None" } else { region };
         if self.long { format!("{id}\t{region}\n") } else { format!("{id}\n") }
     }
 }
@@ -117,5 +119,9 @@ mod tests {
         assert!(answer(true, false).contains("\"cloud_id\": \"aws-gov\"") && !answer(true, false).contains("secret"));
         let none = CloudId { json: false, long: true, instance_data: None, root: "/".into() }.answer(&Value::Null);
         assert_eq!(none, "unknown\tunknown\n");
+        let data =
+            json::parse("t", br#"{"v1": {"cloud_name": "unknown", "region": null, "platform": "nocloud"}}"#).unwrap();
+        let none = CloudId { json: false, long: true, instance_data: None, root: "/".into() }.answer(&data);
+        assert_eq!(none, "nocloud\tNone\n");
     }
 }

@@ -45,6 +45,8 @@ pub struct Device {
     pub number: Option<u32>,
     /// A CD-ROM drive: it may have no medium now, and one later.
     pub optical: bool,
+    /// Whether its medium can be taken out: a floppy, a card, a CD-ROM.
+    pub removable: bool,
     /// The partition's name in a GPT (PARTLABEL).
     pub partition_label: Option<String>,
     /// The partition's UUID (PARTUUID), if the kernel reports it (6.7 and later).
@@ -111,11 +113,10 @@ pub fn device(places: &Places, name: &str) -> Option<Device> {
     let partition = value("DEVTYPE") == Some("partition");
     let optical = name.strip_prefix("sr").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
     // A floppy drive takes seconds to report that it is empty.
-    let slow = name.starts_with("fd") || name.starts_with("mtdblock");
-    let removable = || {
-        let whole = if partition { folder.join("../removable") } else { folder.join("removable") };
-        attribute(&whole).as_deref() == Some("1")
-    };
+    let floppy = name.starts_with("fd");
+    let slow = floppy || name.starts_with("mtdblock");
+    let whole = if partition { folder.join("../removable") } else { folder.join("removable") };
+    let removable = floppy || optical || attribute(&whole).as_deref() == Some("1");
     Some(Device {
         name: name.to_string(),
         node: places.dev.join(node),
@@ -123,9 +124,10 @@ pub fn device(places: &Places, name: &str) -> Option<Device> {
         partition,
         number: value("PARTN").filter(|_| partition).and_then(|n| n.parse().ok()),
         optical,
+        removable,
         partition_label: value("PARTNAME").map(String::from),
         partition_uuid: value("PARTUUID").map(String::from),
-        likely: !slow && (optical || size <= SMALL || removable()),
+        likely: !slow && (size <= SMALL || removable),
     })
 }
 

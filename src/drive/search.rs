@@ -138,7 +138,10 @@ pub fn probe(device: Device) -> Probed {
         Ok(Some(superblock)) => Contents::Filesystem(superblock),
         Ok(None) => Contents::Nothing,
         // Drives return different errors when they are empty (ENOMEDIUM, EIO, ENXIO), but only here.
-        Err(_) if device.optical => Contents::NoMedium,
+        Err(e) if device.removable => {
+            log::info!("{}: no medium ({e})", device.node.display());
+            Contents::NoMedium
+        }
         Err(e) => Contents::Failed(e),
     };
     Probed { device, contents }
@@ -297,7 +300,8 @@ impl Search {
     /// The kernel's events cannot be read.
     pub fn wait(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Vec<Device>> {
         let Some(watch) = &mut self.watch else { return Ok(Vec::new()) };
-        for empty in self.seen.iter().filter(|probed| probed.contents == Contents::NoMedium) {
+        // Only CD-ROM drives: looking into a floppy drive takes seconds.
+        for empty in self.seen.iter().filter(|probed| probed.contents == Contents::NoMedium && probed.device.optical) {
             watch.poll_medium(&self.places, &empty.device.name);
         }
         while let Some(first) = self.next_event(deadline, cancel)? {

@@ -198,6 +198,24 @@ fn an_empty_optical_drive_is_not_read() {
 }
 
 #[test]
+fn reports_no_removable_device_without_medium() {
+    let fake = Fake::new("no-medium");
+    for name in ["fd0", "sdb", "sdc"] {
+        fake.add(name, MIB, "", &[]);
+        // Reading a folder fails with EISDIR, as an empty card reader does with EIO.
+        fs::remove_file(fake.places.dev.join(name)).unwrap();
+        fs::create_dir(fake.places.dev.join(name)).unwrap();
+    }
+    fake.set("sdb", "removable", "1\n");
+    let mut search = search(&fake);
+    assert_eq!(search.scan(soon()).unwrap(), []);
+    assert_eq!(search.notes().len(), 1, "{:?}", search.notes());
+    assert!(search.notes()[0].contains("/sdc ("), "{:?}", search.notes());
+    let empty = search.seen().iter().filter(|seen| seen.contents == Contents::NoMedium);
+    assert_eq!(empty.map(|seen| seen.device.name.as_str()).collect::<Vec<_>>(), ["fd0", "sdb"]);
+}
+
+#[test]
 fn no_sysfs_is_an_error() {
     let places = Places { sys: "/nonexistent".into(), dev: "/nonexistent".into() };
     assert!(Search::new(&["cidata"], places).scan(soon()).is_err());

@@ -36,15 +36,30 @@ const SENSITIVE: [&str; 20] = [
 ];
 /// Where `ds` has what the machine's owner set: that of OpenStack and config drives (nova's `--property`), and Oracle's.
 const OF_USER: [&str; 3] = ["ds/meta_data/meta/", "ds/metadata/", "ds/extendedMetadata/"];
-/// The image's configuration, by cloud-init's old name and its new one, each with its description.
+/// The image's configuration, by cloud-init's old name and its new one, each with its description. Templates and tests print these: they
+/// are cloud-init's, and have no `: ` that a YAML document could not hold.
 const IMAGE_CONFIG: [(&str, &str); 2] = [
-    ("merged_cfg", "deprecated: use merged_system_cfg"),
-    ("merged_system_cfg", "the image's configuration: /etc/cloud/cloud.cfg and the files of cloud.cfg.d"),
+    ("merged_cfg", "DEPRECATED: Use merged_system_cfg. Will be dropped from 24.1"),
+    ("merged_system_cfg", "Merged cloud-init system config from /etc/cloud/cloud.cfg and /etc/cloud/cloud.cfg.d/"),
 ];
+/// The key of a description.
+const DOC_KEY: &str = "_doc";
+const COMBINED_DOC: &str = "Image configuration merged with metadata, vendordata and userdata";
+/// cloud-init's switches, which are set when a distribution builds it (cloud-init 26.2, features.py), and their values there.
+const FEATURES: [(&str, bool); 8] = [
+    ("ALLOW_EC2_MIRRORS_ON_NON_AWS_INSTANCE_TYPES", false),
+    ("APT_DEB822_SOURCE_LIST_FILE", true),
+    ("ERROR_ON_USER_DATA_FAILURE", true),
+    ("EXPIRE_APPLIES_TO_HASHED_USERS", true),
+    ("MANUAL_NETWORK_WAIT", true),
+    ("NETPLAN_CONFIG_ROOT_READ_ONLY", true),
+    ("NOCLOUD_SEED_URL_APPEND_FORWARD_SLASH", true),
+    ("STRIP_INVALID_MTU", false),
+];
+const FEATURES_KEY: &str = "features";
 /// The part of it that is left out there, and stored separately in root's file.
 const SYSTEM_INFO: &str = "system_info";
-const DOC: &str =
-    "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases.";
+const DOC: &str = "EXPERIMENTAL: The structure and format of content scoped under the 'ds' key may change in subsequent releases of cloud-init.";
 
 /// The data without user-data, which are the variables of templates. `image` is the image's configuration.
 pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Instance, image: &Value) -> Map {
@@ -58,20 +73,22 @@ pub fn standard(root: &Root, machine: &Machine, distro: &Distro, instance: &Inst
             ds.insert("network_json", network.clone());
         }
     }
-    ds.insert("_doc", DOC);
+    ds.insert(DOC_KEY, DOC);
     let os = OsRelease::read(root);
     let kernel = Kernel::read(machine);
     let mut data = Map::new();
     data.insert("base64_encoded_keys", Vec::<Value>::new());
     data.insert("ds", ds);
-    data.insert("features", Map::new());
+    data.insert(FEATURES_KEY, features());
     for (key, doc) in IMAGE_CONFIG {
         let config = image.as_map().into_iter().flat_map(Map::iter).filter(|(key, _)| *key != SYSTEM_INFO);
         let config = config.map(|(key, value)| (key, value.clone()));
-        data.insert(key, config.chain([("_doc", doc.into())]).collect::<Map>());
+        data.insert(key, config.chain([(DOC_KEY, doc.into())]).collect::<Map>());
     }
-    data.insert("sys_info", sys_info(&os, &kernel, distro));
+    let python = python_version(root);
+    data.insert("sys_info", sys_info(&os, &kernel, distro, &python));
     let mut standard = v1(&os, &kernel, distro, instance);
+    standard.insert("python_version", python);
     if instance.local_hostname.is_none() {
         let name = system_name(root, &instance.instance_id);
         for key in ["local-hostname", "local_hostname"] {
@@ -148,13 +165,25 @@ impl Kernel {
     }
 }
 
-fn sys_info(os: &OsRelease, kernel: &Kernel, distro: &Distro) -> Map {
+fn features() -> Map {
+    let switches = FEATURES.iter().map(|(name, value)| (*name, Value::from(*value)));
+    switches.chain([("DEPRECATION_INFO_BOUNDARY", "devel".into())]).collect()
+}
+
+/// The version of the root's Python as the link to its program has it, such as 3.13. Empty if there is none.
+fn python_version(root: &Root) -> String {
+    let link = root.read_link("/usr/bin/python3").unwrap_or_default();
+    let version = link.rsplit('/').next().and_then(|name| name.strip_prefix("python")).unwrap_or_default();
+    if version.starts_with("3.") { version.to_owned() } else { String::new() }
+}
+
+fn sys_info(os: &OsRelease, kernel: &Kernel, distro: &Distro, python: &str) -> Map {
     let list = |items: [&str; 3]| items.map(Value::from).to_vec();
     let arch = std::env::consts::ARCH;
     let mut info = Map::new();
     info.insert("dist", list([&os.id, &os.version, &os.codename]));
     info.insert("platform", format!("Linux-{}-{arch}", kernel.release));
-    info.insert("python", "");
+    info.insert("python", python);
     info.insert("release", kernel.release.as_str());
     info.insert("system", "Linux");
     let uname = ["Linux", &kernel.hostname, &kernel.release, &kernel.version, arch, ""].map(Value::from);
@@ -195,7 +224,6 @@ fn v1(os: &OsRelease, kernel: &Kernel, distro: &Distro, instance: &Instance) -> 
     v1.insert("machine", std::env::consts::ARCH);
     v1.insert("platform", instance.platform.as_str());
     v1.insert("public_ssh_keys", instance.public_keys.iter().map(|k| Value::from(k.as_str())).collect::<Vec<_>>());
-    v1.insert("python_version", "");
     v1.insert("region", optional(&instance.region));
     v1.insert("subplatform", instance.subplatform.as_str());
     v1.insert("system_platform", format!("Linux-{}-{}", kernel.release, std::env::consts::ARCH));
@@ -227,6 +255,9 @@ const PUBLIC_FILE: &str = "instance-data.json";
 /// The file below [`state::RUN_DIR`] with everything, which only root may read.
 pub const SENSITIVE_FILE: &str = "instance-data-sensitive.json";
 
+/// The file below [`state::RUN_DIR`] with the merged configuration, which only root may read.
+pub const COMBINED_FILE: &str = "combined-cloud-config.json";
+
 /// Writes instance-data.json (0644), instance-data-sensitive.json (0600), combined-cloud-config.json (0600)
 /// and the cloud-id files.
 ///
@@ -250,14 +281,32 @@ pub fn write(root: &mut Root, standard: Map, instance: &Instance, image: &Value,
         document.insert("sensitive_keys", paths.clone());
         put(root, name, mode, move |out| json::write_sorted(document.iter().collect(), out))?;
     }
-    let write = move |out: &mut dyn Write| {
-        json::write_sorted(merged.as_map().map(|map| map.iter().collect()).unwrap_or_default(), out)
-    };
-    put(root, "combined-cloud-config.json", 0o600, write)?;
+    write_combined(root, merged)?;
     let id = cloud_id(instance).replace('/', "_");
     let file = format!("{run}/cloud-id-{id}");
     root.write(&file, format!("{id}\n"), Attr::root(0o644))?;
     root.symlink(&format!("{run}/cloud-id"), &file)
+}
+
+/// Writes combined-cloud-config.json (0600), the merged configuration.
+///
+/// # Errors
+/// The path cannot be resolved.
+pub fn write_combined(root: &mut Root, merged: Arc<Value>) -> Result<()> {
+    let added = [(DOC_KEY, COMBINED_DOC.into()), (FEATURES_KEY, features().into())];
+    let write = move |out: &mut dyn Write| {
+        let of_user = merged.as_map().into_iter().flat_map(Map::iter).filter(|(key, _)| !ADDED.contains(key));
+        json::write_sorted(of_user.chain(added.iter().map(|(key, value)| (*key, value))).collect(), out)
+    };
+    put(root, COMBINED_FILE, 0o600, write)
+}
+
+/// The keys of combined-cloud-config.json that are not of the configuration.
+const ADDED: [&str; 2] = [DOC_KEY, FEATURES_KEY];
+
+/// Removes from the content of combined-cloud-config.json what is not of the configuration.
+pub fn remove_added(combined: &mut Map) {
+    ADDED.iter().for_each(|key| drop(combined.remove(key)));
 }
 
 /// Writes a document below [`state::RUN_DIR`], piece by piece.

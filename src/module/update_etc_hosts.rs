@@ -17,7 +17,7 @@ use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Stage};
-use crate::system::hostname::{HOSTS, Name};
+use crate::system::hostname::{HOSTS, Name, readable};
 use crate::system::{Context, template};
 
 pub static MODULE: Module = Module {
@@ -48,7 +48,8 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
         return cx.root.write(HOSTS, text, Attr::root(0o644));
     }
     let address = own_address(cx);
-    cx.root.edit_text(HOSTS, Attr::root(0o644), |text| Ok(with_line(text, address, &name))).map(drop)
+    cx.root.edit_text(HOSTS, Attr::root(0o644), |text| Ok(with_line(text, address, &name)))?;
+    readable(cx, HOSTS)
 }
 
 /// The address under which the machine's own name is known.

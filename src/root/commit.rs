@@ -36,6 +36,11 @@ impl Root {
         self.entries().into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
     }
 
+    /// Whether a path that is not on the disk yet, or is read from memory, ends like this.
+    pub fn has_in_memory(&self, end: &str) -> bool {
+        self.nodes.keys().any(|path| path.ends_with(end))
+    }
+
     /// Whether there is a change to files that outlive the boot.
     pub fn has_changes_on_disk(&self) -> bool {
         self.nodes.iter().any(|(path, node)| !is_volatile(path) && !self.entries_of(path, node).is_empty())

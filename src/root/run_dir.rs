@@ -35,6 +35,10 @@ pub fn before_services_is_due(root: &Root) -> bool {
     root.text(BEFORE_SERVICES) == BEFORE_SERVICES_DUE
 }
 
+/// The number of the image's configuration ([`crate::userdata::config::Base::digest`]) that combined-cloud-config.json was merged
+/// from. User-data may change the image's configuration, which each later stage then merges again.
+pub const BASE: &str = "/run/prepivot/base";
+
 /// Exists once this boot has waited for the network, successfully or not: no module waits again.
 pub const NETWORK_AWAITED: &str = "/run/prepivot/network-awaited";
 /// Random passwords, one `USER:PASSWORD` per line. The module set_passwords writes them, prints them on the

@@ -5,7 +5,7 @@
 //! the machine (CVE-2024-6174) or its owner say that it is there.
 
 use super::table::{SOURCES, Source, named};
-use crate::detect::{Facts, Line, Outcome, Report, Verdict, virt};
+use crate::detect::{Facts, Line, Outcome, Report, Verdict, named_source, virt};
 use crate::instance::Instance;
 use std::time::Duration;
 
@@ -114,16 +114,18 @@ pub fn unseen(names: &[String], facts: &Facts, cached: &Instance) -> Option<Stri
     sources.find_map(|source| Some(format!("{}: {}", source.name, source.unseen?(facts)?)))
 }
 
-/// Whether there should be a drive: only sources that read drives are listed, or a source's own marks say so.
-pub fn drive_is_due(report: &Report, facts: &Facts) -> bool {
-    let reads_drive = |name: &str| named(name).is_some_and(|s| !s.labels.is_empty() && !s.has_other_ways);
-    if let Some((name, _)) = &facts.requested.forced {
-        return reads_drive(name);
+/// What says that a drive will appear: the kernel command line names a source that reads drives, or the marks of a source say so. A
+/// list of the image does not: its machines start without a drive, too.
+pub fn drive_is_due(report: &Report, facts: &Facts) -> Option<String> {
+    if let Some((name, place)) = &facts.requested.forced {
+        let reads_drive = named(name).is_some_and(|s| !s.labels.is_empty() && !s.has_other_ways);
+        return (reads_drive && named_source(facts.cmdline()).is_some()).then(|| format!("{name} is named by {place}"));
     }
-    let chosen = facts.requested.chosen().unwrap_or_default();
-    let only_drives = !chosen.is_empty() && chosen.iter().all(|name| reads_drive(name));
-    let disabled = matches!(report.outcome, Outcome::Disabled | Outcome::DisabledByPolicy);
-    only_drives || (!disabled && SOURCES.iter().any(|s| s.drive_is_due.is_some_and(|due| due(facts))))
+    if matches!(report.outcome, Outcome::Disabled | Outcome::DisabledByPolicy) {
+        return None;
+    }
+    let due = SOURCES.iter().find(|s| s.drive_is_due.is_some_and(|due| due(facts)))?;
+    Some(format!("this machine has the marks of {}", due.name))
 }
 
 /// How certain it is that a listed source exists; `found` are the detected sources. None: its
@@ -163,7 +165,7 @@ mod tests {
         let report = identify(&facts, &candidates());
         let services =
             services(&report, &facts).into_iter().map(|s| format!("{} {}", s.source.name, s.certainty.name()));
-        (services.collect::<Vec<_>>().join(", "), drive_is_due(&report, &facts))
+        (services.collect::<Vec<_>>().join(", "), drive_is_due(&report, &facts).is_some())
     }
 
     /// Sources without a well-known address: asked only if one is configured.
@@ -200,11 +202,19 @@ mod tests {
     #[test]
     fn when_a_drive_is_due() {
         let due = |files: &[(&str, &str)], own: &str| choice(files, own).1;
-        assert!(due(&[QEMU], "datasource_list: [NoCloud, ConfigDrive, None]"));
-        assert!(due(&[QEMU], "datasource_list: [OpenNebula]") && !due(&[QEMU], "datasource_list: [OVF, None]"));
+        let line = |text| ("proc/cmdline", text);
         assert!(due(&[NOVA], "") && !due(&[NOVA], "datasource_list: [OpenStack, GCE]"));
         assert!(due(&[("sys/class/dmi/id/product_serial", "ds=nocloud\n")], ""));
-        assert!(due(&[("proc/cmdline", "ds=nocloud")], "") && !due(&[NOVA, ("proc/cmdline", "ds=openstack")], ""));
+        assert!(due(&[line("ds=nocloud")], "") && !due(&[NOVA, line("ds=openstack")], ""));
+        assert!(due(&[QEMU, line("ds=opennebula")], "") && !due(&[QEMU, line("ds=ovf")], ""));
         assert!(!due(&[QEMU], "") && !due(&[QEMU], "datasource_list: [NoCloud, GCE]"));
+        assert!(!due(&[("etc/cloud/ds-identify.cfg", "datasource: NoCloud\n")], ""));
+    }
+
+    #[test]
+    fn list_of_the_image_is_no_sign() {
+        for list in ["NoCloud", "NoCloud, None", "NoCloud, ConfigDrive", "NoCloud, ConfigDrive, None", "OpenNebula"] {
+            assert!(!choice(&[QEMU], &format!("datasource_list: [{list}]")).1, "{list}");
+        }
     }
 }

@@ -5,10 +5,11 @@ use super::image::Image;
 use crate::base::logging::DEPRECATED;
 use crate::base::report::{Report, Severity};
 use crate::document::Value;
-use crate::instance::status;
+use crate::instance::{Instance, status};
 use crate::machine::Machine;
-use crate::root::Root;
+use crate::root::{Root, Stage};
 use crate::system::Outside;
+use crate::userdata::config::CLOUD_CFG_D;
 use std::sync::Arc;
 
 /// One run of a stage: the machine, the image, the configuration and the report.
@@ -20,6 +21,8 @@ pub struct Boot<'a> {
     pub report: Report,
     /// The merged configuration; None until it is merged.
     pub config: Option<Arc<Value>>,
+    /// The configuration of each stage in turn, if user-data changed the image's after an earlier one.
+    pub of_stages: Option<[Arc<Value>; 3]>,
     /// Errors of earlier stages that no longer apply, because the work has since succeeded.
     pub withdrawn: Vec<String>,
     /// The random passwords that modules printed in this run: user and password.
@@ -44,6 +47,7 @@ impl<'a> Boot<'a> {
             outside,
             report,
             config: None,
+            of_stages: None,
             withdrawn: Vec::new(),
             shown: Vec::new(),
             retried: false,
@@ -57,6 +61,32 @@ impl<'a> Boot<'a> {
     /// The merged configuration; before the merge, the image's own.
     pub fn config(&self) -> &Value {
         self.config.as_deref().unwrap_or(&self.image.config)
+    }
+
+    /// Makes `config` the configuration of `stage`.
+    pub fn turn_to(&mut self, stage: Stage) {
+        if let Some(config) = self.of_stages.as_ref().and_then(|of_stages| of_stages.get(stage as usize)) {
+            self.config = Some(Arc::clone(config));
+        }
+    }
+
+    /// Reads the image again and merges its configuration again if user-data has changed it, for `stage` and those after it. Returns
+    /// whether the configuration changed.
+    pub fn follow_image(&mut self, root: &Root, instance: &Instance, stage: Stage) -> bool {
+        if Image::digest_of(root, self.machine) == self.image.digest {
+            return false;
+        }
+        self.image.read_again(root, self.machine, instance, &mut self.report);
+        let old = self.config.clone().unwrap_or_default();
+        let new = self.image.merge_again(root, instance);
+        if *old == new {
+            return false;
+        }
+        log::info!("the configuration in {CLOUD_CFG_D} has changed: it is used from the stage {} on", stage.name());
+        let of_stages = self.of_stages.get_or_insert_with(|| [&old, &old, &old].map(Arc::clone));
+        let new = Arc::new(new);
+        of_stages.iter_mut().skip(stage as usize).for_each(|config| *config = Arc::clone(&new));
+        true
     }
 
     /// The merged configuration, and the report to write to while it is read.

@@ -1,6 +1,6 @@
 //! Merges the layers of the configuration, and writes the parts of user-data and vendor-data to cloud-init's places.
 
-use super::image::{CONFIG_OF_URL, Image};
+use super::image::{CONFIG_OF_URL, Image, parts_path};
 use super::rerun;
 use super::web::{self, Includes};
 use crate::base::error::{Context, Error, Result};
@@ -177,14 +177,24 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
     ];
     let first = !state::is_done(root, instance, CONSUMED, Frequency::Instance);
     for (name, prefix, data) in named {
-        let Some(data) = data else { continue };
+        let Some(data) = data else {
+            // What is switched off now may have been used before.
+            if prefix.is_empty() || !instance.vendor_data.is_null() || !instance.vendor_data2.is_null() {
+                root.remove(&parts_path(instance, prefix))?;
+            }
+            if first {
+                let none = Content::made(mime::writer(Vec::new())).context(|| format!("failed to write {name}"))?;
+                root.write(&format!("{folder}/{name}.txt.i"), none, Attr::root(0o600))?;
+            }
+            continue;
+        };
         let failed = || format!("failed to write the parts of {name}");
         let parts = data.parts.iter().map(Part::to_entity).collect();
         let processed = Content::made(mime::writer(parts)).context(failed)?;
         root.write(&format!("{folder}/{name}.txt.i"), processed, Attr::root(0o600))?;
         let merged = data.cloud_config.clone();
         let text = Content::made(move |out| merged.write(out)).context(failed)?;
-        root.write(&format!("{folder}/{prefix}cloud-config.txt"), text, Attr::root(0o600))?;
+        root.write(&parts_path(instance, prefix), text, Attr::root(0o600))?;
         for (url, content) in &data.fetched_once {
             root.write(&format!("{folder}/data/urlcache/{}", cache_name(url)), content.clone(), Attr::root(0o600))?;
         }

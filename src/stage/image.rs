@@ -4,11 +4,11 @@ use super::Options;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value, json};
-use crate::instance::instance_data::SENSITIVE_FILE;
-use crate::instance::{boot, state};
+use crate::instance::instance_data::{self, SENSITIVE_FILE};
+use crate::instance::{Instance, boot, state};
 use crate::machine::{Distro, Machine};
 use crate::module;
-use crate::root::{Kind, Root};
+use crate::root::{Attr, Kind, Root, run_dir};
 use crate::userdata::config::{self, Files};
 use crate::userdata::{PartHandlers, merge};
 
@@ -19,31 +19,47 @@ pub const CONFIG_OF_URL: &str = "/etc/cloud/cloud.cfg.d/91_kernel_cmdline_url.cf
 /// The image's own part-handlers.
 pub const HANDLERS: &str = "/var/lib/cloud/handlers";
 
-struct InRoot<'a>(&'a Root);
+struct InRoot<'a> {
+    root: &'a Root,
+    /// The data of the instance. None: not needed yet.
+    data: Option<Option<Value>>,
+}
 
 impl Files for InRoot<'_> {
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
-        match self.0.stat(path) {
+        match self.root.stat(path) {
             Some(found) if found.kind != Kind::File => Err(Error::new(format!("{path} is not a regular file"))),
-            _ => self.0.read(path),
+            _ => self.root.read(path),
         }
     }
 
     fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>> {
-        Ok(self.0.is_dir(folder).then(|| self.0.list(folder)))
+        Ok(self.root.is_dir(folder).then(|| self.root.list(folder)))
+    }
+
+    fn instance_data(&mut self) -> Option<&Value> {
+        let of_boot = || {
+            let path = format!("{}/{SENSITIVE_FILE}", state::RUN_DIR);
+            self.root.read(&path).ok().flatten().and_then(|b| json::parse(&path, &b).ok())
+        };
+        self.data.get_or_insert_with(of_boot).as_ref()
     }
 }
 
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
-fn configuration(root: &Root, machine: &Machine, distro: &Distro, report: &mut Report) -> config::Base {
-    // For configuration files that are Jinja templates.
-    let path = format!("{}/{SENSITIVE_FILE}", state::RUN_DIR);
-    let data = root.read(&path).ok().flatten().and_then(|b| json::parse(&path, &b).ok());
+fn configuration(
+    root: &Root,
+    machine: &Machine,
+    distro: &Distro,
+    data: Option<&Value>,
+    report: &mut Report,
+) -> config::Base {
     let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
     for (key, list) in module::default_lists().iter() {
         defaults.insert(key, list.clone());
     }
-    config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, report)
+    let mut files = InRoot { root, data: data.map(|data| Some(data.clone())) };
+    config::base(&mut files, machine.cmdline.text(), defaults, report)
 }
 
 /// An image: the root as its builder left it.
@@ -53,6 +69,10 @@ pub struct Image {
     pub config: Value,
     /// The configuration of the image and the kernel command line, without the distribution's defaults.
     pub own: Value,
+    /// Whether a file of it is a Jinja template.
+    pub has_templates: bool,
+    /// A number for its files ([`config::Base::digest`]), as text.
+    pub digest: String,
     /// Configuration files of the command line, which take precedence over everything: name and content, the
     /// first over the others.
     above: Vec<(String, Map)>,
@@ -66,17 +86,64 @@ impl Image {
     /// Reads the image. `system_info: distro` names the distribution, or os-release if that does not.
     /// Errors in its configuration go into `report`.
     pub fn read(root: &Root, machine: &Machine, report: &mut Report) -> Image {
+        Image::read_with(root, machine, None, report)
+    }
+
+    /// The same with the instance's data for templates; without, with that which this boot has left in /run.
+    fn read_with(root: &Root, machine: &Machine, data: Option<&Value>, report: &mut Report) -> Image {
         let mut distro = root.distro();
-        let mut base = configuration(root, machine, &distro, report);
+        let mut base = configuration(root, machine, &distro, data, report);
         let named = base.config.get("system_info").and_then(|info| info.get("distro")?.as_str()).map(Distro::named);
         if let Some(named) = named.filter(|named| !["unknown", distro.name].contains(&named.name)) {
             distro = named;
-            // The defaults below the image's own values are the other distribution's. Errors were reported already.
-            base = configuration(root, machine, &distro, &mut Report::new());
+            // The defaults below the image's own values are the other distribution's. What is wrong was reported already.
+            base = configuration(root, machine, &distro, data, &mut Report::new());
         }
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));
+        let (has_templates, digest) = (base.has_templates, format!("{:016x}", base.digest));
         let config_url = machine.cmdline.value("cloud-config-url").and_then(|url| config_url(root, url));
-        Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root), config_url }
+        let part_handlers = part_handlers(root);
+        Image { distro, config, own, has_templates, digest, above: Vec::new(), part_handlers, config_url }
+    }
+
+    /// The [`Image::digest`] of the image as it is now.
+    pub fn digest_of(root: &Root, machine: &Machine) -> String {
+        Image::read(root, machine, &mut Report::new()).digest
+    }
+
+    /// Reads the image again, as it is now, with the instance's data for templates. What is wrong and not in `report` yet is added.
+    pub fn read_again(&mut self, root: &Root, machine: &Machine, instance: &Instance, report: &mut Report) {
+        let data = instance_data::standard(root, machine, &self.distro, instance, &self.config);
+        let mut found = Report::new();
+        let image = Image::read_with(root, machine, Some(&Value::Map(data)), &mut found);
+        let known: Vec<String> = report.entries().iter().map(|entry| entry.text.clone()).collect();
+        report.absorb_new(found, &known);
+        *self = Image { above: std::mem::take(&mut self.above), ..image };
+    }
+
+    /// Merges the configuration again, from the image's as it is now and the parts of user-data and vendor-data that were written
+    /// ([`parts_path`]).
+    pub fn merge_again(&self, root: &Root, instance: &Instance) -> Value {
+        // What is wrong was reported when it was merged for the first time.
+        let report = &mut Report::new();
+        let empty = Map::new();
+        let base = self.config.as_map().unwrap_or(&empty);
+        let [user, vendor2, vendor] = ["", "vendor2-", "vendor-"].map(|prefix| {
+            let path = parts_path(instance, prefix);
+            let content = root.read(&path).ok().flatten().unwrap_or_default();
+            config::parse(&path, &content, None, &mut Report::new()).unwrap_or_default()
+        });
+        let user = if config::allows_user_data(base) { user } else { Map::new() };
+        let config = config::layers(base, instance.config.as_map().unwrap_or(&empty), [user, vendor2, vendor], report);
+        Value::Map(self.over(config, report))
+    }
+
+    /// Leaves for the later stages that combined-cloud-config.json was merged from this image.
+    ///
+    /// # Errors
+    /// As [`Root::write`].
+    pub fn note(&self, root: &mut Root) -> Result<()> {
+        if root.has_run() { root.write(run_dir::BASE, self.digest.as_str(), Attr::root(0o600)) } else { Ok(()) }
     }
 
     /// The same image with the configuration files of the command line.
@@ -92,6 +159,11 @@ impl Image {
         }
         merge::layers(self.above.iter().cloned().chain([("the configuration".to_owned(), config)]), report)
     }
+}
+
+/// Where the merged cloud-config of user-data, or with a prefix of vendor-data, is.
+pub fn parts_path(instance: &Instance, prefix: &str) -> String {
+    format!("{}/{prefix}cloud-config.txt", state::folder(instance))
 }
 
 /// The names of the image's own part-handlers, which are Python modules.

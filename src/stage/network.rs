@@ -3,6 +3,7 @@
 use super::image::Image;
 use crate::base::error::{Context, Result};
 use crate::base::report::Report;
+use crate::detect::CLOUD_CFG;
 use crate::document::{Value, json};
 use crate::instance::{Instance, NetworkData, state};
 use crate::link::rename::{Rename, rename};
@@ -171,6 +172,9 @@ pub fn renderer(root: &Root, image: &Image, report: &mut Report) -> Option<&'sta
 fn choose(root: &Root, image: &Image, target: &Target, report: &mut Report) -> Result<&'static Renderer> {
     let configured = image.config.at(&["system_info", "network", "renderers"]).and_then(Value::as_list);
     let configured: Option<Vec<String>> = configured.map(|l| l.iter().filter_map(Value::text).collect());
+    // A distribution's preference is in the cloud.cfg that it comes with; an image's own without one has cloud-init's order.
+    let configured =
+        configured.or_else(|| root.exists(CLOUD_CFG).then(|| render::names().into_iter().map(str::to_owned).collect()));
     render::choose(&|path| root.exists(path), target, configured.as_deref(), report)
 }
 
@@ -305,6 +309,25 @@ mod tests {
             ["ib0", "eth0"],
             "{text}"
         );
+    }
+
+    #[test]
+    fn image_with_cloud_cfg_has_cloud_inits_order() {
+        let dir = TempDir::new("network-order");
+        let programs = ["netplan", "ifquery", "ifup", "ifdown"].map(|name| format!("usr/sbin/{name}"));
+        programs.iter().map(String::as_str).chain(["etc/network/interfaces"]).for_each(|path| dir.write(path, ""));
+        dir.write("etc/os-release", "ID=debian\n");
+        for (cloud_cfg, name) in [
+            (None, "netplan"),
+            (Some("a: b\n"), "eni"),
+            (Some("system_info: {network: {renderers: [networkd, netplan, eni]}}\n"), "netplan"),
+        ] {
+            cloud_cfg.into_iter().for_each(|text| dir.write("etc/cloud/cloud.cfg", text));
+            let root = Root::open(&dir.0, Use::Plan).unwrap();
+            let mut report = Report::new();
+            let image = Image::read(&root, &Machine::read(&dir.0), &mut report);
+            assert_eq!(renderer(&root, &image, &mut report).map(|r| r.name), Some(name), "{report:?}");
+        }
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     }
     // The files that identify the instance come last, and only if everything else could be written.
     boot.retried = new && root.exists(&state::class_file(instance));
+    if boot.image.has_templates {
+        boot.image.read_again(root, boot.machine, instance, &mut boot.report);
+    }
     boot.report.keep(modules::store(root, instance));
     if new {
         network(root, boot, instance);
@@ -46,6 +49,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
         boot.report.keep(config::write_parts(root, instance, &consumed, read));
     }
     boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, merged.config.clone()));
+    boot.report.keep(boot.image.note(root));
     boot.log();
     boot.config = Some(merged.config);
     let complete = !merged.needs_network && !part_handlers::are_wanted(&boot.image, &consumed);
@@ -95,10 +99,14 @@ fn forget_mounts(root: &mut Root) -> Result<()> {
 pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     let noted = (root.has_run() && rerun::has_early_commands(root, boot, instance)).then(Vec::new);
     let mut run = Run::new(root, boot, instance).noting(noted);
-    Stage::WITH_MODULES.into_iter().for_each(|stage| run.stage(stage, Half::BeforePivot));
+    for stage in Stage::WITH_MODULES {
+        run.stage(stage, Half::BeforePivot);
+        run.follow_image(stage);
+    }
     if let Some(halves) = run.into_noted() {
         boot.report.keep(rerun::note(root, instance, halves));
     }
+    boot.turn_to(Stage::Network);
 }
 
 /// Writes the files that the source itself brings (a config drive's `files`), 0660 as in cloud-init unless
@@ -170,7 +178,40 @@ pub fn boothooks(root: &mut Root, boot: &mut Boot, instance: &Instance) {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
+    use crate::machine::Machine;
     use crate::root::Use;
+    use crate::stage::Options;
+    use crate::system::Nothing;
+
+    #[test]
+    fn later_stages_use_image_configuration_that_user_data_writes() {
+        let dir = TempDir::new("provision-image");
+        dir.write("usr/share/zoneinfo/Europe/Rome", "");
+        dir.write("etc/os-release", "ID=debian\n");
+        dir.write("etc/cloud/cloud.cfg", "## template: jinja\nhostname: n-{{ v1.instance_id }}\n");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let drop_in = "## template: jinja\ntimezone: {{ 'Europe/Rome' }}\nruncmd: ['echo {{ v1.instance_id }}']\nhostname: late\n";
+        let files = Value::from(vec![Value::from(
+            [("path", "/etc/cloud/cloud.cfg.d/9.cfg"), ("content", drop_in)]
+                .into_iter()
+                .collect::<crate::document::Map>(),
+        )]);
+        let user_data = format!("#cloud-config\nwrite_files: {}\n", crate::document::json::to_string(&files));
+        let user_data = Some(user_data.into_bytes().into());
+        let instance =
+            Instance { source: "NoCloud".into(), instance_id: "five".into(), user_data, ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        assert!(provision(&mut root, &mut boot, &instance, true));
+        assert_eq!(root.text("/etc/timezone"), "Europe/Rome\n");
+        assert!(root.text("/var/lib/cloud/instances/five/scripts/runcmd").contains("echo five"));
+        // The network stage keeps the configuration with which the boot began.
+        assert_eq!(root.text("/etc/hostname"), "n-five\n");
+        for (stage, name) in [(Stage::Network, "n-five"), (Stage::Final, "late")] {
+            boot.turn_to(stage);
+            assert_eq!(boot.config().get("hostname").and_then(Value::as_str), Some(name));
+        }
+    }
 
     #[test]
     fn writes_sources_files_once_over_stale_ones() {

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::boot::Boot;
-use super::image::disabled;
+use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
@@ -17,8 +17,9 @@ use crate::base::event::Event;
 use crate::base::logging;
 use crate::base::report::Report;
 use crate::document::{Value, json};
+use crate::instance::instance_data::{self, COMBINED_FILE};
 use crate::instance::status::{self, Status};
-use crate::instance::{Instance, instance_data, state};
+use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalStage, Origin};
 use crate::root::{Command, Root, Stage};
@@ -222,6 +223,11 @@ fn work(
     known: &[String],
 ) -> (Instance, Vec<(String, String)>) {
     boot.config = combined(root, boot);
+    if stage != Stage::Network && remerge(root, boot, &instance) {
+        // What the stage before has not written of it.
+        let mut run = Run::new(root, boot, &instance);
+        Stage::WITH_MODULES.iter().filter(|later| **later >= stage).for_each(|later| run.stage(*later, Half::BeforePivot));
+    }
     let refreshed =
         if stage == Stage::Network && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
     boot.log();
@@ -238,10 +244,22 @@ fn work(
     }
     let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
     local_stage::begin(boot.outside, stage);
-    let before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
+    let mut before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
+    let base = boot.image.digest.clone();
     if stage == Stage::Network {
         provision::later_files(root, &instance, &mut boot.report);
         provision::boothooks(root, boot, &instance);
+        if boot.follow_image(root, &instance, stage) {
+            before.has_other_configuration = true;
+            boot.turn_to(stage);
+            // Leaves it for the later stages.
+            let written = instance_data::write_combined(root, boot.config.clone().unwrap_or_default());
+            boot.report.keep(written.and_then(|()| boot.image.note(root)));
+            for stage in Stage::WITH_MODULES {
+                Run::new(root, boot, &instance).stage(stage, Half::BeforePivot);
+            }
+            boot.turn_to(stage);
+        }
     }
     let reset = if stage == Stage::Network { password::reset(root, boot, &instance) } else { None };
     let waiting = run_dir::passwords(&root.text(run_dir::RANDOM_PASSWORDS));
@@ -250,6 +268,10 @@ fn work(
         run.mark_idle();
     }
     run.stage(stage, Half::Running);
+    if stage == Stage::Network && (boot.image.digest != base || Image::digest_of(root, boot.machine) != base) {
+        // Stages that the local stage found idle may have work now, and mark themselves what they do.
+        boot.report.keep(root.remove(run_dir::IDLE));
+    }
     // Passwords printed by this stage replace those still waiting; otherwise a later stage prints the waiting
     // ones.
     let shown = std::mem::take(&mut boot.shown);
@@ -290,6 +312,9 @@ struct Reason {
 /// runs the file halves that waited.
 fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, reason: Reason, known: &[String]) {
     let Reason { mut remote, changed } = reason;
+    if boot.image.has_templates {
+        boot.image.read_again(root, boot.machine, instance, &mut boot.report);
+    }
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();
@@ -308,7 +333,11 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
     if stage == Stage::Network {
         boot.report.keep(merged.keep_config(root));
     }
-    boot.config = Some(merged.config);
+    let has_late = source::named(&instance.source).is_some_and(|source| source.late.is_some());
+    // Else it is as the local stage merged it, but for what user-data has since written into the image's for later stages.
+    if remote || changed || has_late || boot.config.is_none() {
+        boot.config = Some(merged.config);
+    }
     if stage == Stage::Network {
         boot.report.keep(config::write_parts(root, instance, &consumed, changed));
         part_handlers::run(root, boot, instance, &consumed);
@@ -316,10 +345,11 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
         if is_due {
             config::check(&consumed, &mut boot.report);
         }
-        if is_due || source::named(&instance.source).is_some_and(|source| source.late.is_some()) {
+        if is_due || has_late {
             let config = boot.config.clone().unwrap_or_default();
             let written = instance_data::write(root, standard, instance, &boot.image.config, config);
             boot.report.keep(written);
+            boot.report.keep(boot.image.note(root));
         }
         if is_due {
             provision::modules(root, boot, instance);
@@ -328,23 +358,42 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
     boot.log();
 }
 
-/// Loads this boot's configuration into `boot`; if no earlier stage merged it, merges it without what is
-/// remote.
+/// Loads this boot's configuration into `boot`, merged again if the image's has changed; if no earlier stage merged it, merges it
+/// without what is remote.
 pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
-    boot.config = combined(root, boot).or_else(|| {
-        let standard =
-            Value::Map(instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config));
-        let mut fetch = |include: &Include<'_>| config::without_network(root, include);
-        Some(config::consume(&boot.image, instance, &standard, &mut boot.report, &mut fetch).0.config)
-    });
+    boot.config = combined(root, boot);
+    remerge(root, boot, instance);
+    if boot.config.is_some() {
+        return;
+    }
+    let standard =
+        Value::Map(instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config));
+    let mut fetch = |include: &Include<'_>| config::without_network(root, include);
+    boot.config = Some(config::consume(&boot.image, instance, &standard, &mut boot.report, &mut fetch).0.config);
+}
+
+/// Merges the configuration again if the image's has changed since, as each stage of cloud-init does: user-data may write files of
+/// cloud.cfg.d. Returns whether that gives another one.
+fn remerge(root: &Root, boot: &mut Boot, instance: &Instance) -> bool {
+    let base = root.text(run_dir::BASE);
+    let Some(known) = boot.config.clone().filter(|_| !base.is_empty() && base != boot.image.digest) else {
+        return false;
+    };
+    let new = boot.image.merge_again(root, instance);
+    let is_other = *known != new;
+    boot.config = Some(Arc::new(new));
+    is_other
 }
 
 /// The configuration as an earlier stage of this boot merged it.
 fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
-    let path = format!("{}/combined-cloud-config.json", state::RUN_DIR);
+    let path = format!("{}/{COMBINED_FILE}", state::RUN_DIR);
     let bytes = root.read(&path).ok()??;
     match json::parse(&path, &bytes) {
-        Ok(Value::Map(config)) => Some(Value::Map(boot.image.over(config, &mut boot.report)).into()),
+        Ok(Value::Map(mut config)) => {
+            instance_data::remove_added(&mut config);
+            Some(Value::Map(boot.image.over(config, &mut boot.report)).into())
+        }
         Ok(other) => Some(other.into()),
         Err(e) => {
             boot.report.warn(e);

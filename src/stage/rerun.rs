@@ -56,6 +56,8 @@ pub struct Before {
     halves: Vec<(FileHalf, Option<Vec<PathState>>)>,
     /// The file of [`due`], removed when the commands have ended. Empty if there is none.
     due: String,
+    /// Whether boothooks changed the image's configuration: all of the file halves run again.
+    pub has_other_configuration: bool,
 }
 
 impl Before {
@@ -89,11 +91,11 @@ impl Before {
         before
     }
 
-    /// Takes the file half of a module, if it ran and a path that it depends on has changed.
-    pub fn take_changed(&mut self, root: &Root, module: &str) -> Option<FileHalf> {
+    /// Takes the file half of a module, if it ran and a path that it depends on has changed, or `in_any_case`.
+    pub fn take_changed(&mut self, root: &Root, module: &str, in_any_case: bool) -> Option<FileHalf> {
         let at = self.halves.iter().position(|(half, _)| half.module == module)?;
         let (half, states) = self.halves.swap_remove(at);
-        if let Some(states) = states {
+        if let Some(states) = states.filter(|_| !in_any_case) {
             let changed = half.paths.iter().zip(&states).find(|(path, state)| root.path_state(path) != **state);
             let (path, _) = changed?;
             log::info!("{path} has changed since the module {module} wrote its files: it writes them again");

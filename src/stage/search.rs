@@ -6,11 +6,12 @@ use super::boot::Boot;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
+use crate::base::logging;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
-use crate::drive::settle::settle;
+use crate::drive::settle::{settle, usb_disk_to_come};
 use crate::instance::status::uptime;
 use crate::instance::{DsMode, Instance, state};
 use crate::link::{self, cmdline_net::Made};
@@ -25,6 +26,12 @@ use std::time::Duration;
 /// from the start of systemd-udevd: usb-storage scans a stick one second after it is plugged in, and by the
 /// time that the root's disk is found its bus has shown the other drives.
 const UNCERTAIN: Duration = Duration::from_millis(1500);
+
+/// How long the disks of USB devices that the kernel has found may take to appear after that: a controller of removable media, or a
+/// server's virtual CD-ROM, takes seconds.
+const BUSES: Duration = Duration::from_secs(10);
+/// How often it is looked whether they have.
+const SLICE: Duration = Duration::from_millis(250);
 
 /// How long udev may take to load the drivers of present devices before a service is asked.
 const COLDPLUG: Duration = Duration::from_secs(30);
@@ -58,7 +65,14 @@ pub enum Outcome {
 pub fn find(root: &Root, boot: &mut Boot, deadline: Deadline) -> Outcome {
     let mut drives = Drives::new(&source::labels(&boot.image.config), Places::default());
     let outcome = find_with(root, boot, &mut drives, deadline);
-    drives.notes().iter().for_each(|note| boot.report.warn(note));
+    for note in drives.notes() {
+        // A container sees its host's disks, and cannot open them.
+        if boot.machine.is_container() {
+            log::debug!("{note}");
+        } else {
+            boot.report.warn(note);
+        }
+    }
     boot.log();
     outcome
 }
@@ -193,15 +207,18 @@ impl Finder<'_, '_> {
         if let Some(found) = self.on_drive_of_loading_driver() {
             return Outcome::Read(Box::new(found));
         }
-        let is_due = choose::drive_is_due(&self.verdicts, &self.facts) && !jobs.iter().any(|job| job.replaces_drive);
+        let is_replaced = jobs.iter().any(|job| job.replaces_drive);
+        let due = choose::drive_is_due(&self.verdicts, &self.facts).filter(|_| !is_replaced);
         let asks = !jobs.is_empty();
         let limit = self.service_limit(budget);
         if let Some(found) = self.ask_services(&services, jobs, limit) {
             return Outcome::Read(found);
         }
+        // No drive comes to a container.
         if self.cached.is_none()
-            && (is_due || !asks)
-            && let Some(found) = self.wait_for_drive(is_due)
+            && (due.is_some() || !asks)
+            && !self.search.machine.is_container()
+            && let Some(found) = self.wait_by_signs(due.as_deref())
         {
             return Outcome::Read(Box::new(found));
         }
@@ -212,7 +229,7 @@ impl Finder<'_, '_> {
             return Outcome::Read(Box::new(none::found(self.search)));
         }
         let unread = choose::unread(&self.verdicts, &self.facts);
-        Outcome::Nothing(reason(self.search, self.drives, &unread, is_due))
+        Outcome::Nothing(reason(self.search, self.drives, &unread, due.is_some()))
     }
 
     /// Whether the list has no source but None.
@@ -291,11 +308,39 @@ impl Finder<'_, '_> {
         self.search.take_otherwise().map(Box::new)
     }
 
-    /// Waits for a drive that is a source: until the deadline if one is due.
-    fn wait_for_drive(&mut self, is_due: bool) -> Option<Found> {
-        let deadline = self.search.deadline;
-        let uncertain = || deadline.at_most(UNCERTAIN.saturating_sub(since_udev(self.search.machine)));
-        let limit = if is_due { deadline } else { uncertain() };
+    /// Waits for a drive as long as there are signs of one: until the deadline if `due` says why it is to come, else until the buses
+    /// have shown what is there.
+    fn wait_by_signs(&mut self, due: Option<&str>) -> Option<Found> {
+        let (deadline, machine) = (self.search.deadline, self.search.machine);
+        let announce = |what: &str, limit: Deadline| {
+            logging::console(&format!("waiting for {what}, for {} s at most", limit.left().as_secs_f64().round()));
+        };
+        if let Some(why) = due {
+            announce(&format!("a drive labelled config-2 or cidata ({why})"), deadline);
+            return self.wait_for_drive(deadline);
+        }
+        let uncertain = deadline.at_most(UNCERTAIN.saturating_sub(since_udev(machine)));
+        if let Some(found) = self.wait_for_drive(uncertain) {
+            return Some(found);
+        }
+        let (limit, sys) = (deadline.at_most(BUSES), machine.base.join("sys"));
+        let mut coming = usb_disk_to_come(&sys)?;
+        announce(&format!("the disk of the USB device {coming}"), limit);
+        while !limit.passed() {
+            if let Some(found) = self.wait_for_drive(limit.at_most(SLICE)) {
+                return Some(found);
+            }
+            // Once more after the last has come.
+            if coming.is_empty() {
+                break;
+            }
+            coming = usb_disk_to_come(&sys).unwrap_or_default();
+        }
+        None
+    }
+
+    /// Waits until the limit for a drive that is a source.
+    fn wait_for_drive(&mut self, limit: Deadline) -> Option<Found> {
         while !limit.passed() {
             match self.drives.wait(limit, None) {
                 Ok(found) if found.is_empty() => return None,
@@ -656,6 +701,29 @@ mod tests {
                 Outcome::Nothing(_) => assert_eq!(id, "", "{config}{cmdline}"),
                 _ => panic!("the machine has no instance"),
             }
+        }
+    }
+
+    #[test]
+    fn waits_briefly_for_drives_of_a_list() {
+        for (environment, list, longest) in [
+            ("container=lxc\0", "[NoCloud, None]", 1.0),
+            ("", "[NoCloud, None]", 10.0),
+            ("", "[NoCloud, ConfigDrive, None]", 10.0),
+            ("", "[NoCloud, ConfigDrive]", 10.0),
+        ] {
+            let dir = TempDir::new("find-list");
+            dir.write("etc/cloud/cloud.cfg", format!("datasource_list: {list}\n"));
+            dir.write("proc/1/environ", environment);
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            assert_eq!(machine.is_container(), !environment.is_empty());
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&["cidata"], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let start = std::time::Instant::now();
+            let found = find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::from_secs(60)));
+            let took = start.elapsed().as_secs_f64();
+            assert!(matches!(found, Outcome::Nothing(_)) && took < longest, "{list}: {took} s");
         }
     }
 

@@ -119,13 +119,23 @@ pub fn write(cx: &mut Context, path: &str, name: &str) -> Result<()> {
     cx.root.edit_text(path, Attr::root(0o644), with_name).map(drop)
 }
 
+/// Makes a file that every program reads readable for all, whatever mode the image's had.
+///
+/// # Errors
+/// The path cannot be resolved.
+pub fn readable(cx: &mut Context, path: &str) -> Result<()> {
+    let found = cx.root.stat(path).filter(|found| found.attr.mode != 0o644);
+    found.map_or(Ok(()), |found| cx.root.set_attr(path, Attr { mode: 0o644, ..found.attr }))
+}
+
 /// Writes /etc/hostname; with `create_hostname_file: false`, only if it exists.
 ///
 /// # Errors
 /// The file cannot be read or written.
 pub fn write_system(cx: &mut Context, name: &str) -> Result<()> {
     if cx.flag("create_hostname_file", true) || cx.root.exists(HOSTNAME) {
-        return write(cx, HOSTNAME, name);
+        write(cx, HOSTNAME, name)?;
+        return readable(cx, HOSTNAME);
     }
     log::info!("create_hostname_file is false: {HOSTNAME} is not made");
     Ok(())

@@ -9,6 +9,7 @@ use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
 use crate::document::{Bytes, Map, Value, wrong, yaml};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Configuration that detection writes for one boot.
 pub const RUN_CLOUD_CFG: &str = "/run/cloud-init/cloud.cfg";
@@ -37,6 +38,8 @@ pub trait Files {
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>>;
     /// The names in a folder, in any order; None if it does not exist.
     fn names(&mut self, folder: &str) -> Result<Option<Vec<String>>>;
+    /// The instance's data, for files that are Jinja templates; None before there is an instance.
+    fn instance_data(&mut self) -> Option<&Value>;
 }
 
 /// The base layers.
@@ -46,20 +49,18 @@ pub struct Base {
     pub config: Map,
     /// The image's own files and the kernel command line, merged, without defaults.
     pub own: Map,
+    /// Whether a file is a template.
+    pub has_templates: bool,
+    /// A number for the files, as they are on the disk: another one if a file has changed, appeared or gone.
+    pub digest: u64,
 }
 
-/// Merges the base layers. `instance_data`, of the last boot, is for configuration files that are Jinja
-/// templates; `defaults` are the distribution's. Files that cannot be used are reported and left out.
-pub fn base(
-    files: &mut dyn Files,
-    cmdline: &str,
-    instance_data: Option<&Value>,
-    defaults: Map,
-    report: &mut Report,
-) -> Base {
+/// Merges the base layers. `defaults` are the distribution's. Files that cannot be used are reported and left out.
+pub fn base(files: &mut dyn Files, cmdline: &str, defaults: Map, report: &mut Report) -> Base {
     let cmdline = ("the kernel command line".to_owned(), super::from_cmdline(cmdline, report));
-    let mut reader = Reader { files, instance_data, report };
+    let mut reader = Reader { files, report, has_templates: false, hasher: DefaultHasher::new() };
     let (image, run) = ((CLOUD_CFG.to_owned(), reader.image()), reader.file(RUN_CLOUD_CFG));
+    let (has_templates, digest) = (reader.has_templates, reader.hasher.finish());
     let own = merge::layers([cmdline.clone(), image.clone()], report);
     let layers = [
         cmdline,
@@ -68,7 +69,7 @@ pub fn base(
         ("the distribution's defaults".to_owned(), defaults),
         ("the built-in configuration".to_owned(), built_in()),
     ];
-    Base { config: merge::layers(layers, report), own }
+    Base { config: merge::layers(layers, report), own, has_templates, digest }
 }
 
 fn built_in() -> Map {
@@ -80,8 +81,9 @@ fn built_in() -> Map {
 
 struct Reader<'a> {
     files: &'a mut dyn Files,
-    instance_data: Option<&'a Value>,
     report: &'a mut Report,
+    has_templates: bool,
+    hasher: DefaultHasher,
 }
 
 impl Reader<'_> {
@@ -115,11 +117,26 @@ impl Reader<'_> {
     }
 
     fn file(&mut self, path: &str) -> Map {
-        let content = self.files.read(path).map(Option::unwrap_or_default);
-        content.and_then(|content| parse(path, &content, self.instance_data, self.report)).unwrap_or_else(|e| {
-            self.report.warn(format_args!("configuration ignored: {e}"));
-            Map::new()
-        })
+        let content = match self.files.read(path) {
+            Ok(content) => content.unwrap_or_default(),
+            Err(e) => return self.ignored(e),
+        };
+        (path, &content).hash(&mut self.hasher);
+        let is_template = jinja::body(&String::from_utf8_lossy(&content)).is_some();
+        self.has_templates |= is_template;
+        let data = if is_template { self.files.instance_data() } else { None };
+        let is_early = is_template && data.is_none();
+        match parse(path, &content, data, self.report) {
+            Ok(map) => map,
+            // It may be YAML once it is rendered.
+            Err(_) if is_early => Map::new(),
+            Err(e) => self.ignored(e),
+        }
+    }
+
+    fn ignored(&mut self, error: Error) -> Map {
+        self.report.warn(format_args!("configuration ignored: {error}"));
+        Map::new()
     }
 }
 
@@ -215,15 +232,19 @@ pub fn consume(
 }
 
 /// `allow_userdata`; true by default.
-fn allows_user_data(base: &Map) -> bool {
+pub fn allows_user_data(base: &Map) -> bool {
     base.get("allow_userdata").is_none_or(Value::is_true)
 }
 
 /// Merges all layers. `sources` are those above the datasource's configuration, the highest first.
 fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3], report: &mut Report) -> Map {
+    let configs = sources.map(|s| s.as_ref().and_then(|s| s.cloud_config.merged().cloned()).unwrap_or_default());
+    layers(base, datasource, configs, report)
+}
+
+/// The same of the merged cloud-configs of user-data, vendor-data2 and vendor-data.
+pub fn layers(base: &Map, datasource: &Map, configs: [Map; 3], report: &mut Report) -> Map {
     let names = ["user-data", "vendor-data2", "vendor-data"];
-    let configs =
-        sources.into_iter().map(|s| s.as_ref().and_then(|s| s.cloud_config.merged().cloned()).unwrap_or_default());
     let layers = names.into_iter().zip(configs).map(|(name, config)| (name.to_owned(), config));
     let below =
         [("the datasource".to_owned(), datasource.clone()), ("the base configuration".to_owned(), base.clone())];
@@ -236,7 +257,7 @@ mod tests {
     use crate::document::json;
     use std::collections::BTreeMap;
 
-    struct Fake(BTreeMap<&'static str, &'static str>);
+    struct Fake(BTreeMap<&'static str, &'static str>, Option<Value>);
 
     impl Files for Fake {
         fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
@@ -251,11 +272,30 @@ mod tests {
             let names: Vec<String> = inside.map(str::to_owned).collect();
             Ok((!names.is_empty()).then_some(names))
         }
+
+        fn instance_data(&mut self) -> Option<&Value> {
+            self.1.as_ref()
+        }
     }
 
     fn base_of(files: &[(&'static str, &'static str)], cmdline: &str) -> Map {
         let data = yaml::parse("t", "v1: {cloud_name: test}").unwrap();
-        base(&mut Fake(files.iter().copied().collect()), cmdline, Some(&data), Map::new(), &mut Report::new()).config
+        base(&mut Fake(files.iter().copied().collect(), Some(data)), cmdline, Map::new(), &mut Report::new()).config
+    }
+
+    #[test]
+    fn template_waits_for_the_instance_without_warning() {
+        let only_rendered = "## template: jinja\n{% if v1.a %}\na: {{ v1.a }}\n{% endif %}\n";
+        let files = [(CLOUD_CFG, "b: 1\n"), ("/etc/cloud/cloud.cfg.d/1.cfg", only_rendered)];
+        let read = |data: Option<Value>| {
+            let mut report = Report::new();
+            let base = base(&mut Fake(files.into(), data), "", Map::new(), &mut report);
+            assert!(base.has_templates && report.is_empty(), "{report:?}");
+            (get(&base.own, "a"), get(&base.own, "b"), base.digest)
+        };
+        let (a, b, digest) = read(None);
+        assert_eq!((a.as_str(), b.as_str()), ("-", "1"));
+        assert_eq!(read(Some(yaml::parse("t", "v1: {a: 7}").unwrap())), ("7".into(), "1".into(), digest));
     }
 
     fn get(map: &Map, key: &str) -> String {

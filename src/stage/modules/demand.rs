@@ -38,6 +38,7 @@ impl Run<'_, '_> {
     /// What work the halves of the running system of a stage's modules have in this boot. Only the modules for which `counts`
     /// returns true are considered.
     pub fn demand(&mut self, stage: Stage, counts: &dyn Fn(&Module) -> bool) -> Demand {
+        self.boot.turn_to(stage);
         let config = self.boot.config();
         let list = config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
         // Entries that cannot run were reported already.
@@ -57,6 +58,7 @@ impl Run<'_, '_> {
                 demand.work = Work::Local;
             }
         }
+        self.boot.turn_to(Stage::Network);
         demand
     }
 

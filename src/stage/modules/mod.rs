@@ -75,6 +75,7 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Runs one half of the modules in a stage's list, in order. One that fails is an error of the report;
     /// the others still run.
     pub fn stage(&mut self, stage: Stage, half: Half) {
+        self.boot.turn_to(stage);
         match half {
             Half::BeforePivot => self.before_pivot(stage),
             Half::Running => self.running(stage),
@@ -114,18 +115,29 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Runs those file halves again that depend on what the user's commands changed.
+    /// Has the stages after `stage` use the image's configuration as it is now. Returns whether that changed theirs.
+    pub fn follow_image(&mut self, stage: Stage) -> bool {
+        let may_differ = self.root.is_live() || self.root.has_in_memory(".cfg");
+        let next = Stage::ALL.get(stage as usize + 1).filter(|_| may_differ);
+        next.is_some_and(|next| self.boot.follow_image(self.root, self.instance, *next))
+    }
+
+    /// Runs those file halves again that depend on what the user's commands changed, or whose stage has another configuration since.
     fn rerun_changed(&mut self) {
         let mut before = std::mem::take(&mut self.before);
         if !before.is_empty() {
             commit(self.root, &mut self.boot.report);
+            let is_other = self.follow_image(Stage::Network) || before.has_other_configuration;
             for stage in Stage::WITH_MODULES {
+                self.boot.turn_to(stage);
+                let in_any_case = is_other && (before.has_other_configuration || stage != Stage::Network);
                 for entry in self.entries(stage, Half::Running) {
-                    if let Some(half) = before.take_changed(self.root, entry.module.name) {
+                    if let Some(half) = before.take_changed(self.root, entry.module.name, in_any_case) {
                         self.rerun(&entry, half);
                     }
                 }
             }
+            self.boot.turn_to(Stage::Network);
         }
         let ended = before.end(self.root);
         self.boot.report.keep(ended);
