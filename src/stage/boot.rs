@@ -22,7 +22,7 @@ pub struct Boot<'a> {
     /// The merged configuration; None until it is merged.
     pub config: Option<Arc<Value>>,
     /// The configuration of each stage in turn, if user-data changed the image's after an earlier one.
-    pub of_stages: Option<[Arc<Value>; 3]>,
+    pub of_stages: Option<[Arc<Value>; Stage::ALL.len()]>,
     /// Errors of earlier stages that no longer apply, because the work has since succeeded.
     pub withdrawn: Vec<String>,
     /// The random passwords that modules printed in this run: user and password.
@@ -83,7 +83,7 @@ impl<'a> Boot<'a> {
             return false;
         }
         log::info!("the configuration in {CLOUD_CFG_D} has changed: it is used from the stage {} on", stage.name());
-        let of_stages = self.of_stages.get_or_insert_with(|| [&old, &old, &old].map(Arc::clone));
+        let of_stages = self.of_stages.get_or_insert_with(|| Stage::ALL.map(|_| Arc::clone(&old)));
         let new = Arc::new(new);
         of_stages.iter_mut().skip(stage as usize).for_each(|config| *config = Arc::clone(&new));
         true

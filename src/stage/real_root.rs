@@ -226,7 +226,10 @@ fn work(
     if stage != Stage::Network && remerge(root, boot, &instance) {
         // What the stage before has not written of it.
         let mut run = Run::new(root, boot, &instance);
-        Stage::WITH_MODULES.iter().filter(|later| **later >= stage).for_each(|later| run.stage(*later, Half::BeforePivot));
+        Stage::WITH_MODULES
+            .iter()
+            .filter(|later| **later >= stage)
+            .for_each(|later| run.stage(*later, Half::BeforePivot));
     }
     let refreshed =
         if stage == Stage::Network && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
