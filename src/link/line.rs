@@ -31,6 +31,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// Whether something is at the path of a serial port or a socket, which may be a link to a device.
+    pub fn is_there(path: &Path) -> bool {
+        path.exists()
+    }
+
     /// Opens a serial port in raw mode. No other program may use it at the same time.
     ///
     /// # Errors

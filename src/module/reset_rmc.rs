@@ -46,6 +46,6 @@ fn running(cx: &mut Context) -> Result<()> {
 
 /// The first line of the file.
 fn node_id(cx: &Context) -> Result<String> {
-    let bytes = cx.root.read(NODE_ID)?.ok_or_else(|| Error::new(format!("there is no node id in {NODE_ID}")))?;
+    let bytes = cx.root.read_small(NODE_ID)?.ok_or_else(|| Error::new(format!("there is no node id in {NODE_ID}")))?;
     Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
 }

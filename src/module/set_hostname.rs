@@ -53,7 +53,7 @@ pub fn before_pivot(cx: &mut Context) -> Result<()> {
         return Ok(());
     }
     let Some(name) = Name::of(cx) else { return Ok(()) };
-    let old = cx.root.read(SET)?.and_then(|bytes| json::parse(SET, &bytes).ok()).unwrap_or_default();
+    let old = cx.root.read_small(SET)?.and_then(|bytes| json::parse(SET, &bytes).ok()).unwrap_or_default();
     let was = |key: &str| old.get(key).and_then(Value::as_str);
     if was("hostname") == Some(&name.hostname) && was("fqdn") == Some(&name.fqdn) {
         return Ok(());

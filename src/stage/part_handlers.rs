@@ -64,7 +64,7 @@ fn call(root: &mut Root, image: &Image, instance: &Instance, sources: &[(&str, &
     if image.part_handlers == PartHandlers::OfImage {
         for name in image_handlers(root) {
             let path = format!("{FOLDER}/{name}.py");
-            own.push(handler(&name, &path, &root.read(&path)?.unwrap_or_default()));
+            own.push(handler(&name, &path, &root.read_small(&path)?.unwrap_or_default()));
         }
     }
     let mut described = Vec::new();

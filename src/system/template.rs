@@ -17,7 +17,7 @@ pub fn path(cx: &Context, name: &str) -> String {
 /// As [`render`]; or it cannot be read.
 pub fn of_image(cx: &Context, name: &str, values: &Value) -> Result<Option<String>> {
     let path = path(cx, name);
-    match cx.root.read(&path)? {
+    match cx.root.read_small(&path)? {
         Some(bytes) => {
             let text = String::from_utf8(bytes).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
             render(&path, &text, values).map(Some)

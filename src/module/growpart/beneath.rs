@@ -102,7 +102,7 @@ fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Bloc
         return skipped(format!("{} holds no LUKS", below.node));
     }
     super::grow(cx, places, below, depth + 1)?;
-    let Some(text) = cx.root.read(KEY_FILE)? else {
+    let Some(text) = cx.root.read_small(KEY_FILE)? else {
         return skipped(format!("{} may have grown, but without {KEY_FILE} {mapping} is as it was", below.node));
     };
     let (key, slot) = key(&text).context(|| format!("failed to read {KEY_FILE}"))?;

@@ -16,7 +16,6 @@ use crate::detect::{Facts, Finding, Kernel, Mark};
 use crate::document::{Bytes, Map, Value, json, yaml};
 use crate::instance::{Instance, NetworkData};
 use crate::link::line::Line;
-use crate::machine::beneath;
 use protocol::Client;
 use std::time::Duration;
 
@@ -93,7 +92,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         false => setting("serial_device").and_then(Value::text).unwrap_or_else(|| PORT.into()),
     };
     let place = machine.base.join(path.trim_start_matches('/'));
-    if !(is_zone || is_vm) || !beneath::exists(&machine.base, &path) || !search.first_time(SOURCE.name) {
+    if !(is_zone || is_vm) || !Line::is_there(&place) || !search.first_time(SOURCE.name) {
         return Ok(None);
     }
     let seconds = setting("serial_timeout").and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(TIME);

@@ -353,7 +353,7 @@ fn urls(data: &[u8]) {
 }
 
 fn certificates(data: &[u8]) {
-    in_scratch("image", |image| {
+    in_scratch("authorities", |image| {
         std::fs::create_dir_all(image.join("etc/ssl")).expect("failed to make the folder of certificates");
         std::fs::write(image.join("etc/ssl/cert.pem"), data).expect("failed to write the certificates");
         let _ = tls::config(Some(image));
