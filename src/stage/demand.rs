@@ -4,7 +4,7 @@
 //! The final stage says that everything is done, and writes to the disk what waited for the system to be up. It is skipped only in
 //! a boot that changes nothing, of an instance whose first boot has ended.
 
-use super::again::has_boothooks;
+use super::again::{has_boothooks, has_early_commands};
 use super::boot::Boot;
 use super::handover::Later;
 use super::modules::{Run, Work};
@@ -22,10 +22,10 @@ use crate::system::service::has_systemd;
 /// A systemd drop-in that pulls in network-online.target, for a final stage that needs the network.
 const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
 
-/// A systemd drop-in by which the network stage waits for the network, used where there are boothooks:
+/// A systemd drop-in by which the network stage waits for the network, used where there are boothooks or `bootcmd`:
 /// cloud-init runs them when the links are up. The services are those by which network managers wait for
 /// their links.
-const BOOTHOOKS_WAIT: (&str, &str) = (
+const COMMANDS_WAIT: (&str, &str) = (
     "/run/systemd/system/cloud-init-network.service.d/prepivot-network.conf",
     "[Unit]\nWants=network-online.target\nAfter=systemd-networkd-wait-online.service NetworkManager-wait-online.service \
      networking.service wicked.service\n",
@@ -56,12 +56,13 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
     let mut run = Run::new(root, boot, &done.instance);
     let (config, last) = (run.demand(Stage::Config, &|_| true), run.demand(Stage::Final, &|_| true));
     let boothooks = has_boothooks(root, &done.instance);
+    let commands = has_early_commands(root, boot, &done.instance);
     let needs_network = !done.complete || [config.work, last.work].contains(&Work::Remote);
     if root.is_live() {
-        return start_network(root, boothooks, needs_network).map(|()| Some(Later::Local));
+        return start_network(root, commands, needs_network).map(|()| Some(Later::Local));
     }
-    if boothooks && has_systemd(root) {
-        root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
+    if commands && has_systemd(root) {
+        root.write(COMMANDS_WAIT.0, COMMANDS_WAIT.1, Attr::root(0o644))?;
     }
     // Without systemd this folder would make programs believe that it runs (sd_booted(3)).
     if needs_network && has_systemd(root) {
@@ -121,15 +122,15 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
 
 /// Has the running system's systemd wait for the network where that is needed. It has queued the stages at boot, so that none of
 /// them is skipped.
-fn start_network(root: &mut Root, boothooks: bool, needs_network: bool) -> Result<()> {
+fn start_network(root: &mut Root, commands: bool, needs_network: bool) -> Result<()> {
     if !root.is_dir("/run/systemd/system") || root.which("systemctl").is_none() {
         return Ok(());
     }
-    if boothooks {
-        root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
+    if commands {
+        root.write(COMMANDS_WAIT.0, COMMANDS_WAIT.1, Attr::root(0o644))?;
         root.run(Command::new(Stage::Init, ["systemctl", "daemon-reload"]))?;
     }
-    if needs_network || boothooks {
+    if needs_network || commands {
         root.run(Command::new(Stage::Init, ["systemctl", "--no-block", "start", "network-online.target"]))?;
     }
     Ok(())
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_stage_waits_for_the_network_where_there_are_boothooks() {
+    fn network_stage_waits_for_the_network_before_early_commands() {
         let dir = TempDir::new("demand");
         std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
         std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
@@ -309,14 +310,16 @@ mod tests {
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let done = Provisioned { instance, read: true, complete: true, settled: false };
         let machine = Machine::default();
-        for wanted in [false, true] {
-            if wanted {
+        for (wanted, config) in [(false, "{bootcmd: null}"), (true, "{bootcmd: [x]}"), (true, "{}")] {
+            if config == "{}" {
                 root.write(&format!("{}/part-001", boothooks_of(&done.instance)), "#!/bin/sh\n", Attr::root(0o700))
                     .unwrap();
             }
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            root.remove(COMMANDS_WAIT.0).unwrap();
             leave(&mut root, &mut boot, &mut Status::new(), &done).unwrap();
-            let text = root.text(BOOTHOOKS_WAIT.0);
+            let text = root.text(COMMANDS_WAIT.0);
             let waits = ["Wants=network-online.target\n", "After=", " NetworkManager-wait-online.service "];
             assert!(waits.iter().all(|w| text.contains(w) == wanted), "{text}");
         }
