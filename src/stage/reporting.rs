@@ -17,6 +17,7 @@ use crate::link::http::oauth::OAuth;
 use crate::link::http::{Client, Redirects, Request, Settings, refused};
 use crate::root::run_dir::{LocalStage, Record};
 use crate::root::{Root, Stage};
+use crate::system::Screen;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
@@ -82,7 +83,11 @@ impl Event {
 }
 
 fn is_webhook(section: &Value) -> bool {
-    section.get("type").and_then(Value::as_str) == Some("webhook")
+    is_of_type(section, "webhook")
+}
+
+fn is_of_type(section: &Value, name: &str) -> bool {
+    section.get("type").and_then(Value::as_str) == Some(name)
 }
 
 /// Whether the configuration has a webhook, to which every stage reports.
@@ -91,10 +96,14 @@ pub fn has_webhook(boot: &Boot) -> bool {
     handlers.is_some_and(|handlers| handlers.iter().any(|(_, section)| is_webhook(section)))
 }
 
-/// Sends the events in `messages`, a stage's log. `local_failed` is Some in the network stage, which reports
+/// Sends the events in `messages`, a stage's log, and prints them for handlers of the type print. `local_failed` is Some in the network stage, which reports
 /// the local stage too: whether that had errors. A webhook that fails is a warning.
 pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Option<bool>) {
     let Some(Value::Map(handlers)) = boot.config().get("reporting") else { return };
+    if handlers.iter().any(|(_, section)| is_of_type(section, "print")) {
+        let events = messages.iter().filter(|message| Event::of(message).is_some());
+        boot.outside.show(Screen::Stderr, &events.map(|event| format!("{}\n", event.text)).collect::<String>());
+    }
     let webhooks: Vec<(String, Value)> =
         handlers.iter().filter(|(_, s)| is_webhook(s)).map(|(name, s)| (name.to_owned(), s.clone())).collect();
     if webhooks.is_empty() || !root.is_live() {
