@@ -2,7 +2,7 @@
 
 pub use super::json_write::{Writer, to_string, to_string_indented, to_string_sorted, write_sorted};
 
-use super::{MAX_NODES, Map, Size, Text, Value, scalar};
+use super::{MAX_NODES, Map, Size, Text, Value, scalar, text_fits};
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -16,6 +16,7 @@ use std::fmt;
 /// # Errors
 /// It is not valid JSON, or too large. The error has the line and column.
 pub fn parse(document: &str, bytes: &[u8]) -> Result<Value> {
+    text_fits(document, bytes.len())?;
     let (value, size) = parse_while(document, bytes, &|size| {
         if size.nodes > MAX_NODES {
             return Err(Error::new(format!("more than {MAX_NODES} values")));

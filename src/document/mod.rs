@@ -18,7 +18,7 @@ pub use text::Text;
 pub use yaml_write::{to_yaml, write_yaml};
 
 use crate::base::budget;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Context, Error, Result};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -414,6 +414,14 @@ impl Size {
         self.keys = self.keys.saturating_add(more.keys);
         self.bytes = self.bytes.saturating_add(more.bytes);
     }
+}
+
+/// Whether a document of so many bytes fits into the stage's budget if it is one text: before any of it is read.
+///
+/// # Errors
+/// It does not. The error has the name of the document.
+fn text_fits(document: &str, bytes: usize) -> Result<()> {
+    Size { bytes, ..Size::default() }.fits().context(|| document)
 }
 
 /// The error for a value of the wrong type. It names the key, never the value.

@@ -9,7 +9,7 @@ mod cursor;
 mod text;
 mod token;
 
-use super::Value;
+use super::{Value, text_fits};
 use crate::base::error::{Error, Result};
 use compose::Composer;
 use cursor::Failure;
@@ -36,6 +36,7 @@ pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, 
     if !cursor::all_printable(text) {
         return Err((Error::new(format!("{document}: not valid YAML: a control character")), 1, 1));
     }
+    text_fits(document, text.len()).map_err(|e| (e, 1, 1))?;
     Composer::new(text).document().map_err(|failure| {
         let Failure { what, mark } = *failure;
         let (line, column) = (mark.line + 1, mark.column + 1);
