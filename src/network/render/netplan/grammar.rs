@@ -86,11 +86,9 @@ fn order(network: &mut Map) {
 }
 
 /// References between devices. netplan refuses a device that is not defined, and one that has two masters.
-#[derive(Default)]
 struct References {
+    /// The devices of the document.
     defined: HashSet<String>,
-    /// Devices to be defined, because others refer to them.
-    missing: BTreeSet<String>,
 }
 
 /// Calls `change` with the path and the keys of each device of a section.
@@ -106,21 +104,15 @@ fn each_device(network: &mut Map, section: &str, mut change: impl FnMut(&str, &s
 impl References {
     fn of(network: &Map) -> References {
         let sections = SECTIONS.iter().filter_map(|section| network.get(section)?.as_map());
-        References { defined: sections.flat_map(keys).collect(), ..References::default() }
+        References { defined: sections.flat_map(keys).collect() }
     }
 
-    /// Whether there can be a device of this name: it is defined, or will be.
-    fn has(&mut self, name: &str) -> bool {
-        if !self.defined.contains(name) {
-            if !is_id(name) || !is_valid_name(name) {
-                return false;
-            }
-            self.missing.insert(name.to_owned());
-        }
-        true
+    /// Whether there can be a device of this name: it is defined, or will be ([`define_missing`]).
+    fn has(&self, name: &str) -> bool {
+        self.defined.contains(name) || (is_id(name) && is_valid_name(name))
     }
 
-    fn settle(mut self, network: &mut Map, unsupported: &mut Unsupported) {
+    fn settle(self, network: &mut Map, unsupported: &mut Unsupported) {
         let (mut of_masters, mut of_vrfs) = (HashSet::new(), HashSet::new());
         for section in ["bonds", "bridges"] {
             each_device(network, section, |id, path, device| {
@@ -171,22 +163,12 @@ impl References {
         if let Some(Value::Map(tunnels)) = network.get_mut("tunnels") {
             tunnels.remove_all(&without);
         }
-        if self.missing.is_empty() {
-            return;
-        }
-        if !matches!(network.get("ethernets"), Some(Value::Map(_))) {
-            network.insert("ethernets", Map::new());
-        }
-        if let Some(Value::Map(ethernets)) = network.get_mut("ethernets") {
-            for name in self.missing {
-                ethernets.insert(name, Map::new());
-            }
-        }
+        define_missing(network);
     }
 
     /// Removes the ports of a device that cannot be, or are another's; those that are left.
     fn ports(
-        &mut self,
+        &self,
         id: &str,
         path: &str,
         device: &mut Map,
@@ -207,6 +189,30 @@ impl References {
             });
         }
         ports
+    }
+}
+
+/// Defines the devices that others refer to and that are not, or no longer, defined.
+fn define_missing(network: &mut Map) {
+    let mut missing = BTreeSet::new();
+    for section in SECTIONS {
+        let devices = network.get(section).and_then(Value::as_map).into_iter().flat_map(Map::iter);
+        for (_, device) in devices {
+            missing.extend(["interfaces", "link"].iter().filter_map(|key| device.get(key)).flat_map(Value::texts));
+        }
+    }
+    let References { defined } = References::of(network);
+    missing.retain(|name| !defined.contains(name));
+    if missing.is_empty() {
+        return;
+    }
+    if !matches!(network.get("ethernets"), Some(Value::Map(_))) {
+        network.insert("ethernets", Map::new());
+    }
+    if let Some(Value::Map(ethernets)) = network.get_mut("ethernets") {
+        for name in missing {
+            ethernets.insert(name, Map::new());
+        }
     }
 }
 
