@@ -79,6 +79,8 @@ struct Joined {
     names: Vec<String>,
     /// The numbers of each group's new members, in their order. A name may be there twice.
     groups: BTreeMap<String, Vec<u32>>,
+    /// What the stage's budget has paid for them, until they are in the files, which it pays for then.
+    paid: usize,
 }
 
 /// A user of passwd(5).
@@ -159,12 +161,13 @@ impl Accounts {
     /// A file cannot be written.
     pub fn save(mut self, root: &mut Root, report: &mut Report) -> Result<()> {
         root.hash_rounds = self.hash_rounds;
-        let Joined { names, groups, .. } = std::mem::take(&mut self.joined);
+        let Joined { names, groups, paid, .. } = std::mem::take(&mut self.joined);
         for (group, members) in groups {
             for table in [&mut self.group, &mut self.gshadow] {
                 join(table, &group, members.iter().filter_map(|n| names.get(*n as usize)));
             }
         }
+        budget::give(paid);
         let shadow = match self.group_id("shadow") {
             Some(gid) => Attr { mode: 0o640, uid: 0, gid },
             None => Attr::root(0o600),
@@ -239,8 +242,10 @@ impl Accounts {
         if self.group.find(group).is_none() {
             return Err(Error::new("there is no such group")).context(failed);
         }
-        budget::take((user.len() + 1) * MEMBER_COPIES).context(failed)?;
-        let Joined { numbers, names, groups } = &mut self.joined;
+        let cost = (user.len() + 1) * MEMBER_COPIES;
+        budget::take(cost).context(failed)?;
+        let Joined { numbers, names, groups, paid } = &mut self.joined;
+        *paid += cost;
         let number = numbers.get(user).copied().unwrap_or_else(|| {
             let next = u32::try_from(names.len()).unwrap_or(u32::MAX);
             numbers.insert(user.to_owned(), next);
