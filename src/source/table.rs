@@ -162,7 +162,69 @@ pub struct Source {
     pub settings: &'static [(&'static str, &'static str)],
     /// A paragraph for the manual: what the source is and what it reads.
     pub docs: &'static str,
+    /// Its place in cloud-init's own list of sources. The table sets it.
+    pub place: u8,
 }
+
+/// The sources that this build reads, with commas between their names. None, or an empty text: all.
+const CHOSEN: Option<&str> = option_env!("PREPIVOT_SOURCES");
+
+/// Whether this build reads the source with this name, ignoring case.
+pub const fn is_chosen(name: &str) -> bool {
+    match CHOSEN {
+        Some(list) => list.is_empty() || lists(list, name),
+        None => true,
+    }
+}
+
+/// Whether a list of names with commas between them has `name`, ignoring case.
+const fn lists(list: &str, name: &str) -> bool {
+    let (list, name) = (list.as_bytes(), name.as_bytes());
+    let (mut at, mut start) = (0, 0);
+    while at <= list.len() {
+        if at == list.len() || list[at] == b',' {
+            if at - start == name.len() && is_at(list, start, name) {
+                return true;
+            }
+            start = at + 1;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether `list` has `name` at `start`, ignoring case.
+const fn is_at(list: &[u8], start: usize, name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() {
+        if !list[start + at].eq_ignore_ascii_case(&name[at]) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// A name in [`CHOSEN`] that no source has does not compile.
+const _: () = {
+    let (mut chosen, mut row) = (0, 0);
+    while row < SOURCES.len() {
+        if is_chosen(SOURCES[row].name) {
+            chosen += 1;
+        }
+        row += 1;
+    }
+    let (mut named, mut at) = (1, 0);
+    if let Some(list) = CHOSEN {
+        while at < list.len() {
+            if list.as_bytes()[at] == b',' {
+                named += 1;
+            }
+            at += 1;
+        }
+    }
+    assert!(at == 0 || chosen == named, "PREPIVOT_SOURCES names a datasource twice, or one that there is not");
+};
 
 impl Source {
     /// How cloud-init describes an instance of this source, after its class ([`Instance::described`]).
@@ -204,19 +266,24 @@ impl Source {
         publish_host_keys: None,
         settings: &[],
         docs: "",
+        place: 0,
     };
 
-    /// The entry for this build. A source that is not `included` is still recognised but not read: the
-    /// functions that read it are not referenced, so that the linker drops them. Texts for the manual are
-    /// only kept in builds with that feature.
-    const fn in_build(&self, included: bool) -> Source {
+    /// The entry for this build, at `place` in cloud-init's own list.
+    const fn in_build(&self, place: u8) -> Source {
+        self.included(place, is_chosen(self.name))
+    }
+
+    /// The entry. A source that is not `included` is still recognised but not read: the functions that read it are
+    /// not referenced, so that the linker drops them. Texts for the manual are only kept in builds with that feature.
+    const fn included(&self, place: u8, included: bool) -> Source {
         let Source { name, aliases, marks, setting, .. } = *self;
         if !included {
-            return Source { name, aliases, marks, setting, ..Source::NEW };
+            return Source { name, aliases, marks, setting, place, ..Source::NEW };
         }
         let (settings, docs) =
             if cfg!(feature = "manual") { (self.settings, self.docs) } else { (Source::NEW.settings, "") };
-        Source { settings, docs, ..*self }
+        Source { settings, docs, place, ..*self }
     }
 
     /// What detection knows of it.
@@ -236,40 +303,47 @@ impl Source {
 }
 
 /// Every datasource of cloud-init, in ds-identify's order, which is used if the image's configuration has no
-/// list. Each can be read by builds with the Cargo feature of its name in lower case.
+/// list. Each row has the place of the source in cloud-init's own list, which has another order ([`built_in_list`]).
 pub static SOURCES: &[&Source] = &[
-    &maas::SOURCE.in_build(cfg!(feature = "maas")),
-    &openstack::config_drive::SOURCE.in_build(cfg!(feature = "configdrive")),
-    &no_cloud::SOURCE.in_build(cfg!(feature = "nocloud")),
-    &alt_cloud::SOURCE.in_build(cfg!(feature = "altcloud")),
-    &azure::SOURCE.in_build(cfg!(feature = "azure")),
-    &bigstep::SOURCE.in_build(cfg!(feature = "bigstep")),
-    &cloud_sigma::SOURCE.in_build(cfg!(feature = "cloudsigma")),
-    &cloud_stack::SOURCE.in_build(cfg!(feature = "cloudstack")),
-    &digital_ocean::SOURCE.in_build(cfg!(feature = "digitalocean")),
-    &vultr::SOURCE.in_build(cfg!(feature = "vultr")),
-    &aliyun::SOURCE.in_build(cfg!(feature = "aliyun")),
-    &ec2::SOURCE.in_build(cfg!(feature = "ec2")),
-    &gce::SOURCE.in_build(cfg!(feature = "gce")),
-    &open_nebula::SOURCE.in_build(cfg!(feature = "opennebula")),
-    &openstack::SOURCE.in_build(cfg!(feature = "openstack")),
-    &vmware::SOURCE.in_build(cfg!(feature = "vmware")),
-    &ovf::SOURCE.in_build(cfg!(feature = "ovf")),
-    &smart_os::SOURCE.in_build(cfg!(feature = "smartos")),
-    &scaleway::SOURCE.in_build(cfg!(feature = "scaleway")),
-    &hetzner::SOURCE.in_build(cfg!(feature = "hetzner")),
-    &ibm_cloud::SOURCE.in_build(cfg!(feature = "ibmcloud")),
-    &oracle::SOURCE.in_build(cfg!(feature = "oracle")),
-    &exoscale::SOURCE.in_build(cfg!(feature = "exoscale")),
-    &rbx_cloud::SOURCE.in_build(cfg!(feature = "rbxcloud")),
-    &up_cloud::SOURCE.in_build(cfg!(feature = "upcloud")),
-    &lxd::SOURCE.in_build(cfg!(feature = "lxd")),
-    &nwcs::SOURCE.in_build(cfg!(feature = "nwcs")),
-    &akamai::SOURCE.in_build(cfg!(feature = "akamai")),
-    &wsl::SOURCE.in_build(cfg!(feature = "wsl")),
-    &cloud_cix::SOURCE.in_build(cfg!(feature = "cloudcix")),
-    &none::SOURCE.in_build(true),
+    &maas::SOURCE.in_build(10),
+    &openstack::config_drive::SOURCE.in_build(2),
+    &no_cloud::SOURCE.in_build(1),
+    &alt_cloud::SOURCE.in_build(7),
+    &azure::SOURCE.in_build(6),
+    &bigstep::SOURCE.in_build(19),
+    &cloud_sigma::SOURCE.in_build(16),
+    &cloud_stack::SOURCE.in_build(17),
+    &digital_ocean::SOURCE.in_build(5),
+    &vultr::SOURCE.in_build(14),
+    &aliyun::SOURCE.in_build(13),
+    &ec2::SOURCE.in_build(15),
+    &gce::SOURCE.in_build(11),
+    &open_nebula::SOURCE.in_build(4),
+    &openstack::SOURCE.in_build(12),
+    &vmware::SOURCE.in_build(8),
+    &ovf::SOURCE.in_build(9),
+    &smart_os::SOURCE.in_build(18),
+    &scaleway::SOURCE.in_build(20),
+    &hetzner::SOURCE.in_build(21),
+    &ibm_cloud::SOURCE.in_build(22),
+    &oracle::SOURCE.in_build(23),
+    &exoscale::SOURCE.in_build(24),
+    &rbx_cloud::SOURCE.in_build(25),
+    &up_cloud::SOURCE.in_build(26),
+    &lxd::SOURCE.in_build(3),
+    &nwcs::SOURCE.in_build(27),
+    &akamai::SOURCE.in_build(28),
+    &wsl::SOURCE.in_build(29),
+    &cloud_cix::SOURCE.in_build(30),
+    &none::SOURCE.included(u8::MAX, true),
 ];
+
+/// The names of all sources in the order of cloud-init's own `datasource_list`.
+pub fn built_in_list() -> Vec<&'static str> {
+    let mut sources = SOURCES.to_vec();
+    sources.sort_by_key(|source| source.place);
+    sources.into_iter().map(|source| source.name).collect()
+}
 
 /// The source with this name or alias, ignoring case.
 pub fn named(name: &str) -> Option<&'static Source> {
@@ -295,10 +369,25 @@ mod tests {
 
     #[test]
     fn a_source_that_a_build_leaves_out_is_recognised_and_not_read() {
-        let (out, included) = (azure::SOURCE.in_build(false), azure::SOURCE.in_build(true));
+        let (out, included) = (azure::SOURCE.included(1, false), azure::SOURCE.included(1, true));
         assert_eq!((out.name, out.marks.len()), (included.name, included.marks.len()));
         assert!(!out.is_read() && out.seed.is_none() && out.provisioned.is_none() && out.filesystems.is_empty());
         assert!(included.is_read() && included.seed.is_some() && included.provisioned.is_some());
+    }
+
+    #[test]
+    fn build_reads_sources_of_its_list_alone() {
+        let has = |name| lists("nocloud,Ec2", name);
+        assert!(has("NoCloud") && has("Ec2"));
+        assert!(!has("Cloud") && !has("NoClou") && !has("Ec2,") && !has("") && !lists("", "Ec2"));
+    }
+
+    #[test]
+    fn built_in_list_ends_with_none() {
+        let list = built_in_list();
+        assert_eq!((list[0], list.last()), ("NoCloud", Some(&"None")));
+        let places: BTreeSet<u8> = SOURCES.iter().map(|source| source.place).collect();
+        assert_eq!(places.len(), SOURCES.len());
     }
 
     #[test]
