@@ -151,7 +151,7 @@ pub fn items(value: Option<&Value>) -> &[Value] {
 }
 
 /// udev rules by which the network devices are asked for whose `key` matches `pattern`, and no others
-/// ([`super::Source::hotplug_rules`]).
+/// ([`super::Hotplug::rules`]).
 pub fn hotplug_of(key: &str, pattern: &str) -> String {
     format!("{key}==\"{pattern}\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n")
 }

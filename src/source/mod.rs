@@ -44,7 +44,10 @@ pub mod service;
 mod table;
 
 pub use search::{Found, Search, parameters};
-pub use table::{Late, Live, SOURCES, Source, Update, built_in_list, candidates, is_chosen, labels, named};
+pub use table::{
+    Hotplug, Live, MetadataOf, RealRoot, RunningMetadata, SOURCES, Source, Update, built_in_list, candidates,
+    is_chosen, labels, named,
+};
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};

@@ -76,13 +76,58 @@ pub type PasswordServer = fn(&Instance, &Value) -> Option<String>;
 
 /// Metadata that a source has only in the running system, when its network is up.
 #[derive(Clone, Copy)]
-pub struct Late {
+pub struct RunningMetadata {
     /// Words for it: a template with one of them waits for the network stage. None once the instance has it.
     pub words: fn(&Instance) -> &'static [&'static str],
-    /// Whether the network is waited for even where no template has one of the words.
+    /// Whether the network is waited for even if no template has one of the words.
     pub waits: fn(&Root, &Instance) -> bool,
-    /// Adds it, where `true` with what this system says, else empty.
-    pub add: fn(bool, &mut Instance, &mut Report),
+    /// Adds it, from this system or, in a plan for another one, empty.
+    pub add: fn(MetadataOf, &mut Instance, &mut Report),
+}
+
+/// Which system [`RunningMetadata::add`] asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetadataOf {
+    ThisSystem,
+    NoSystem,
+}
+
+/// What only the real root has of a source.
+#[derive(Clone, Copy)]
+pub struct RealRoot {
+    /// On a machine with its marks, why only the real root can read it: then the initramfs does nothing, and
+    /// the real root's first stage provisions the machine. None if it can be read now.
+    pub alone: Option<fn(&Facts) -> Option<String>>,
+    /// Why the real root may have data of it that the initramfs cannot see, not even that there is some. Then an
+    /// instance of an earlier boot is used only where the real root has found none.
+    pub unseen: Option<fn(&Facts) -> Option<String>>,
+    /// Metadata that it has only in the running system.
+    pub metadata: Option<RunningMetadata>,
+}
+
+impl RealRoot {
+    /// Nothing.
+    pub const NEW: RealRoot = RealRoot { alone: None, unseen: None, metadata: None };
+}
+
+/// How a source's network devices are configured that are added to a running system.
+#[derive(Clone, Copy)]
+pub struct Hotplug {
+    /// udev rules that go to `cloudinit_hook` for the network devices that are added to it, and to
+    /// `cloudinit_end` for others, each ending with a line feed (cloud-init's `extra_hotplug_udev_rules`).
+    /// Empty: it is asked again for every device.
+    pub rules: fn(&Instance) -> String,
+    /// Whether its service learns an added device's addresses one by one, so that it is asked again after it knows the device
+    /// (cloud-init 26.2, `HotplugRetrySettings`).
+    pub learns_addresses_singly: bool,
+    /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
+    /// 26.2, `skip_hotplug_detect`).
+    pub omits_devices: bool,
+}
+
+impl Hotplug {
+    /// The source is asked again for every device.
+    pub const NEW: Hotplug = Hotplug { rules: |_| String::new(), learns_addresses_singly: false, omits_devices: false };
 }
 
 /// A datasource: everything that the rest of the program knows about it.
@@ -101,12 +146,6 @@ pub struct Source {
     pub filesystems: &'static [&'static str],
     /// Reads it if that needs no network. `Ok(None)` if it is not there.
     pub read: Option<Read>,
-    /// On a machine with its marks, why only the real root can read it: then the initramfs does nothing, and
-    /// the real root's first stage provisions the machine. None if it can be read now.
-    pub left_to_real_root: Option<fn(&Facts) -> Option<String>>,
-    /// Why the real root may have data of it that the initramfs cannot see, not even that there is some. Then an
-    /// instance of an earlier boot is used only where the real root has found none.
-    pub unseen: Option<fn(&Facts) -> Option<String>>,
     /// How its service is asked. None if this machine has none.
     pub service: Option<Prepare>,
     /// Whether its service has no fixed address, so that the owner has to give one. With that, no mark is
@@ -122,21 +161,13 @@ pub struct Source {
     /// Whether its data may be elsewhere than on a drive. Then a list with sources of drives alone does not
     /// mean that a drive is expected.
     pub has_other_ways: bool,
-    /// udev rules that go to `cloudinit_hook` for the network devices that are added to it, and to
-    /// `cloudinit_end` for others, each ending with a line feed (cloud-init's `extra_hotplug_udev_rules`).
-    /// Empty: it is asked again for every device.
-    pub hotplug_rules: fn(&Instance) -> String,
-    /// Whether its service learns an added device's addresses one by one, so that it is asked again after it knows the device
-    /// (cloud-init 26.2, `HotplugRetrySettings`).
-    pub late_addresses: bool,
-    /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
-    /// 26.2, `skip_hotplug_detect`).
-    pub omits_devices: bool,
     /// Whether the disks that it provides are known by their labels where its metadata names none that is there: `ephemeral0`
     /// and the like, and any swap space (cloud-init 26.2, `_os_name_to_device`).
     pub labels_disks: bool,
-    /// Metadata that it has only in the running system.
-    pub late: Option<Late>,
+    /// What only the real root has of it.
+    pub real_root: RealRoot,
+    /// How network devices that are added later are configured.
+    pub hotplug: Hotplug,
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
     /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its cloud documents that they
@@ -244,19 +275,15 @@ impl Source {
         labels: &[],
         filesystems: &[],
         read: None,
-        left_to_real_root: None,
-        unseen: None,
         service: None,
         has_no_address: false,
         seed: None,
         described: "",
         drive_is_due: None,
         has_other_ways: false,
-        hotplug_rules: |_| String::new(),
-        late_addresses: false,
-        omits_devices: false,
+        real_root: RealRoot::NEW,
+        hotplug: Hotplug::NEW,
         labels_disks: false,
-        late: None,
         updates: &[Update::NewInstance],
         read_on_boot: false,
         password_server: None,

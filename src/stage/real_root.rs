@@ -22,7 +22,7 @@ use crate::instance::{Instance, instance_data, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalStage, Origin};
 use crate::root::{Command, Root, Stage};
-use crate::source;
+use crate::source::{self, MetadataOf};
 use crate::userdata::{Fetched, Include};
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -263,17 +263,18 @@ fn work(
 /// The instance with the metadata that its source has only in the running system, which is not kept for a later boot; and whether
 /// user-data waits for that, or for something else of the network. The network stage waits for the network where that is needed.
 fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage: Stage) -> (Cow<'a, Instance>, bool) {
-    let late = source::named(&instance.source).and_then(|source| source.late);
-    let Some(late) = late else { return (Cow::Borrowed(instance), false) };
+    let metadata = source::named(&instance.source).and_then(|source| source.real_root.metadata);
+    let Some(metadata) = metadata else { return (Cow::Borrowed(instance), false) };
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard);
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
     let (merged, _) = config::consume(&boot.image, instance, &variables, &mut Report::new(), &mut fetch);
-    if stage == Stage::Network && (merged.needs_network || (late.waits)(root, instance)) {
+    if stage == Stage::Network && (merged.needs_network || (metadata.waits)(root, instance)) {
         Run::new(root, boot, instance).await_network();
     }
     let mut complete = instance.clone();
-    (late.add)(root.is_live(), &mut complete, &mut boot.report);
+    let of = if root.is_live() { MetadataOf::ThisSystem } else { MetadataOf::NoSystem };
+    (metadata.add)(of, &mut complete, &mut boot.report);
     (Cow::Owned(complete), merged.needs_network)
 }
 
@@ -315,7 +316,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
         if is_due {
             config::check(&consumed, &mut boot.report);
         }
-        if is_due || source::named(&instance.source).is_some_and(|source| source.late.is_some()) {
+        if is_due || source::named(&instance.source).is_some_and(|source| source.real_root.metadata.is_some()) {
             let config = boot.config.clone().unwrap_or_default();
             let written = instance_data::write(root, standard, instance, &boot.image.config, config);
             boot.report.keep(written);
