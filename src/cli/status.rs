@@ -7,7 +7,7 @@ use crate::base::clock;
 use crate::base::error::{Context, Result};
 use crate::detect;
 use crate::document::{Value, json, to_yaml};
-use crate::instance::boot::{self, Boot, BootStatus};
+use crate::instance::boot::{self, Boot, BootStatus, FirstProcess};
 use crate::instance::report::{Report, Running};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
@@ -202,8 +202,13 @@ impl Source {
         if self.environment.is_none() && self.live && self.systemd && boot::asked(&self.root, &self.machine).is_none() {
             self.environment = Some(by_environment() || units::environment_disables(&mut self.root));
         }
-        let mut boot = boot::decide(&self.root, &self.machine, self.systemd, self.environment == Some(true));
-        // A boot without a datasource is disabled, as if ds-identify finds nothing.
+        let first = match (self.systemd, self.environment) {
+            (false, _) => FirstProcess::Other,
+            (true, Some(true)) => FirstProcess::DisablingSystemd,
+            (true, _) => FirstProcess::Systemd,
+        };
+        let mut boot = boot::decide(&self.root, &self.machine, first);
+        // A boot without a datasource is a disabled one, as where ds-identify finds nothing.
         if !boot.status.is_disabled()
             && let Some(reason) = status.as_ref().and_then(|status| self.found_nothing(status))
         {

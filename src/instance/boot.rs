@@ -82,17 +82,27 @@ pub fn asked(root: &Root, machine: &Machine) -> Option<Boot> {
     disabled_by_policy(root, &machine.cmdline).map(|why| boot(BootStatus::DisabledByGenerator, why))
 }
 
-/// Whether this boot is provisioned. `systemd`: whether systemd is PID 1. `environment`: whether systemd's
-/// environment contains `KERNEL_CMDLINE=cloud-init=disabled`.
-pub fn decide(root: &Root, machine: &Machine, systemd: bool, environment: bool) -> Boot {
+/// What PID 1 says about provisioning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstProcess {
+    /// It is not systemd.
+    Other,
+    Systemd,
+    /// It is systemd, with `KERNEL_CMDLINE=cloud-init=disabled` in its environment.
+    DisablingSystemd,
+}
+
+/// Whether this boot is provisioned.
+pub fn decide(root: &Root, machine: &Machine, first: FirstProcess) -> Boot {
     if let Some(boot) = asked(root, machine) {
         return boot;
     }
-    if !systemd {
-        return boot(BootStatus::EnabledBySysvinit, "enabled: the system is not booted with systemd");
-    }
-    if environment {
-        return by_environment();
+    match first {
+        FirstProcess::Other => {
+            return boot(BootStatus::EnabledBySysvinit, "enabled: the system is not booted with systemd");
+        }
+        FirstProcess::DisablingSystemd => return by_environment(),
+        FirstProcess::Systemd => {}
     }
     if root.exists(&format!("{RUN_DIR}/disabled")) {
         return boot(BootStatus::DisabledByGenerator, format!("{RUN_DIR}/disabled is there"));
@@ -114,22 +124,20 @@ mod tests {
         let dir = TempDir::new("boot");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let machine = |line: &str| Machine { cmdline: Cmdline::new(line), ..Machine::default() };
-        let code = |root: &Root, line: &str, systemd, environment| {
-            decide(root, &machine(line), systemd, environment).status.name()
-        };
-        assert_eq!(code(&root, "quiet", true, false), "unknown");
-        assert_eq!(code(&root, "quiet", false, true), "enabled-by-sysvinit");
-        assert_eq!(code(&root, "quiet", true, true), "disabled-by-environment-variable");
-        assert_eq!(code(&root, "cloud-init=disabled", false, false), "disabled-by-kernel-command-line");
+        let code = |root: &Root, line: &str, first| decide(root, &machine(line), first).status.name();
+        assert_eq!(code(&root, "quiet", FirstProcess::Systemd), "unknown");
+        assert_eq!(code(&root, "quiet", FirstProcess::Other), "enabled-by-sysvinit");
+        assert_eq!(code(&root, "quiet", FirstProcess::DisablingSystemd), "disabled-by-environment-variable");
+        assert_eq!(code(&root, "cloud-init=disabled", FirstProcess::Other), "disabled-by-kernel-command-line");
         for (path, expected) in [
             (ENABLED.to_owned(), "enabled-by-generator"),
             (format!("{RUN_DIR}/disabled"), "disabled-by-generator"),
             (MARKER.to_owned(), "disabled-by-marker-file"),
         ] {
             root.write(&path, "", Attr::root(0o644)).unwrap();
-            assert_eq!(code(&root, "quiet", true, false), expected);
+            assert_eq!(code(&root, "quiet", FirstProcess::Systemd), expected);
         }
-        assert_eq!(code(&root, "cloud-init=enabled", true, true), "enabled-by-kernel-command-line");
+        assert_eq!(code(&root, "cloud-init=enabled", FirstProcess::DisablingSystemd), "enabled-by-kernel-command-line");
     }
 
     #[test]

@@ -170,18 +170,26 @@ impl State {
     }
 }
 
+/// Which kinds of links may be raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowed {
+    Devices,
+    /// Virtual links too: those that the kernel command line asks for, and a test's.
+    Virtual,
+}
+
 /// Why a link must not be changed. None if it may be raised: an Ethernet device that is down, without an
 /// address, not a port of another link, and not virtual.
 ///
-/// `software` also permits virtual links: those that the kernel command line asks for, and a test's.
-pub fn why_unusable(link: &Link, addressed: bool, software: bool, sys: &Path) -> Option<&'static str> {
+/// `addressed`: whether it has an address.
+pub fn why_unusable(link: &Link, addressed: bool, allowed: Allowed, sys: &Path) -> Option<&'static str> {
     let has = |name: &str| beneath::exists(sys, &format!("class/net/{}/{name}", link.name));
     let rules = [
         (!link.ethernet || link.mac.is_none(), "not Ethernet"),
         (link.enslaved, "part of another link"),
         (link.up, "up already"),
         (addressed, "has an address already"),
-        (!software && (link.software || !has("device")), "not a device"),
+        (allowed == Allowed::Devices && (link.software || !has("device")), "not a device"),
         // A wireless link has no carrier before it has joined a network.
         (has("wireless") || has("phy80211"), "wireless"),
     ];
@@ -201,15 +209,15 @@ mod tests {
     fn only_idle_devices_are_touched() {
         let sys = TempDir::new("sys");
         std::fs::create_dir_all(sys.0.join("class/net/eth0/device")).unwrap();
-        assert_eq!(why_unusable(&link(), false, false, &sys.0), None);
-        assert!(why_unusable(&link(), true, false, &sys.0).is_some());
-        assert!(why_unusable(&Link { up: true, ..link() }, false, false, &sys.0).is_some());
-        assert!(why_unusable(&Link { ethernet: false, ..link() }, false, false, &sys.0).is_some());
-        assert!(why_unusable(&Link { enslaved: true, ..link() }, false, true, &sys.0).is_some());
+        assert_eq!(why_unusable(&link(), false, Allowed::Devices, &sys.0), None);
+        assert!(why_unusable(&link(), true, Allowed::Devices, &sys.0).is_some());
+        assert!(why_unusable(&Link { up: true, ..link() }, false, Allowed::Devices, &sys.0).is_some());
+        assert!(why_unusable(&Link { ethernet: false, ..link() }, false, Allowed::Devices, &sys.0).is_some());
+        assert!(why_unusable(&Link { enslaved: true, ..link() }, false, Allowed::Virtual, &sys.0).is_some());
         let veth = Link { name: "veth0".into(), software: true, ..link() };
-        assert!(why_unusable(&veth, false, false, &sys.0).is_some());
-        assert_eq!(why_unusable(&veth, false, true, &sys.0), None);
+        assert!(why_unusable(&veth, false, Allowed::Devices, &sys.0).is_some());
+        assert_eq!(why_unusable(&veth, false, Allowed::Virtual, &sys.0), None);
         std::fs::create_dir_all(sys.0.join("class/net/eth0/phy80211")).unwrap();
-        assert_eq!(why_unusable(&link(), false, false, &sys.0), Some("wireless"));
+        assert_eq!(why_unusable(&link(), false, Allowed::Devices, &sys.0), Some("wireless"));
     }
 }

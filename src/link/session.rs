@@ -4,7 +4,7 @@
 use super::cmdline_net::Plan;
 use super::http;
 use super::journal::Journal;
-use super::link_table::{LinkTable, why_unusable};
+use super::link_table::{Allowed, LinkTable, why_unusable};
 use super::netlink::Netlink;
 use super::task::{TaskContext, TaskEvent};
 use super::uplink::{Reach, Uplink};
@@ -148,10 +148,11 @@ impl Session {
         let loopback = |l: &super::netlink::Link| l.name == "lo";
         for link in links.links().into_iter().filter(|l| !loopback(l) && !l.enslaved).take(MAX_LINKS) {
             let made = self.context.allowed.borrow().contains(&link.index);
-            let software = settings.software_links || made || settings.plan.names_link(&link.name);
+            let is_asked_for = settings.software_links || made || settings.plan.names_link(&link.name);
+            let allowed = if is_asked_for { Allowed::Virtual } else { Allowed::Devices };
             let others = link.up && !self.context.is_ours(link.index);
             let state = super::netlink::Link { up: others, ..link.clone() };
-            let unusable = why_unusable(&state, links.has_address(link.index), software, &settings.sys);
+            let unusable = why_unusable(&state, links.has_address(link.index), allowed, &settings.sys);
             let (context, deadline) = (self.context.clone(), self.deadline);
             let pin = &settings.plan.pin;
             match unusable {

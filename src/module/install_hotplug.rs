@@ -72,7 +72,7 @@ fn running(cx: &mut Context) -> Result<()> {
     let text = format!(
         "# By install_hotplug of the cloud-config\nACTION!=\"add\", GOTO=\"cloudinit_end\"\n{}LABEL=\"cloudinit_hook\"\n{HOOK}\
          LABEL=\"cloudinit_end\"\n",
-        (source.hotplug_rules)(cx.instance)
+        (source.hotplug.rules)(cx.instance)
     );
     cx.root.write(RULE, text, Attr::root(0o644))?;
     let (own, vendor) = cx.root.unit_folders();

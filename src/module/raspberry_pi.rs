@@ -100,7 +100,7 @@ fn switch_all(cx: &mut Context, interfaces: &Map) -> bool {
                 cx.report.warn(wrong(&format!("rpi.interfaces.{name}"), "true or false", other));
                 false
             }
-            ("serial", Value::Bool(console)) => serial(cx, *console, false),
+            ("serial", Value::Bool(console)) => serial(cx, &Serial { console: *console, hardware: false }),
             ("serial", Value::Map(map)) => {
                 let [console, hardware] = ["console", "hardware"].map(|key| match map.get(key) {
                     None => false,
@@ -110,7 +110,7 @@ fn switch_all(cx: &mut Context, interfaces: &Map) -> bool {
                         false
                     }
                 });
-                serial(cx, console, hardware)
+                serial(cx, &Serial { console, hardware })
             }
             ("serial", other) => {
                 cx.report.warn(wrong("rpi.interfaces.serial", "true, false or a mapping", other));
@@ -130,8 +130,15 @@ fn switch(cx: &mut Context, function: &str, on: bool) -> bool {
     done(cx, Command::new([CONFIG, "nonint", function, if on { "0" } else { "1" }]))
 }
 
-fn serial(cx: &mut Context, console: bool, hardware: bool) -> bool {
-    let asked = cx.root.output(Command::new([CONFIG, "nonint", "is_pifive"]));
-    let pi_5 = asked.is_ok_and(|out| out.status == 0);
+/// The uses of the serial port that are asked for.
+struct Serial {
+    console: bool,
+    hardware: bool,
+}
+
+fn serial(cx: &mut Context, asked: &Serial) -> bool {
+    let Serial { console, hardware } = *asked;
+    let answer = cx.root.output(Command::new([CONFIG, "nonint", "is_pifive"]));
+    let pi_5 = answer.is_ok_and(|out| out.status == 0);
     switch(cx, "do_serial_cons", console) && switch(cx, "do_serial_hw", hardware || (console && !pi_5))
 }

@@ -154,12 +154,17 @@ struct Points<'a> {
 }
 
 impl Points<'_> {
-    fn add(&mut self, path: &str, in_memory: bool, over_empty: bool) {
-        let Ok(path) = self.root.resolve(path, true) else { return };
+    /// Adds a mount point whose content outlives the boot unless it is `in_memory`.
+    fn add(&mut self, path: &str, in_memory: bool) {
+        self.add_point(Point { path: path.to_owned(), in_memory, over_empty: false });
+    }
+
+    fn add_point(&mut self, point: Point) {
+        let Ok(path) = self.root.resolve(&point.path, true) else { return };
         let known = self.found.iter().any(|point| point.path == path);
         let is_none = path.is_empty() || is_below(&path, "none");
         if !is_none && !known && !is_volatile(&path) {
-            self.found.push(Point { path, in_memory, over_empty });
+            self.found.push(Point { path, ..point });
         }
     }
 
@@ -172,7 +177,7 @@ impl Points<'_> {
             let is_pulled_in = options.clone().any(|o| PULLED_IN.iter().any(|option| o.starts_with(option)));
             let is_left = options.any(|o| o == "noauto") && !is_pulled_in;
             if *kind != "swap" && *point != "none" && !is_left {
-                self.add(&unescape(point), is_memory(kind), false);
+                self.add(&unescape(point), is_memory(kind));
             }
         }
     }
@@ -182,19 +187,19 @@ impl Points<'_> {
         for extra in root.cmdline.values("systemd.mount-extra") {
             let mut fields = extra.split(':').skip(1);
             if let Some(point) = fields.next() {
-                self.add(point, fields.next().is_some_and(is_memory), false);
+                self.add(point, fields.next().is_some_and(is_memory));
             }
         }
         if root.cmdline.value("systemd.volatile") == Some("state") {
             // systemd.volatile= replaces what fstab has for /var.
             self.found.retain(|point| point.path != "var");
-            self.add("var", true, false);
+            self.add("var", true);
         }
         // The deployment's own /var is empty; ostree mounts the one shared by all deployments.
         if root.cmdline.value("ostree").is_some()
             && root.exists("/usr/lib/systemd/system-generators/ostree-system-generator")
         {
-            self.add("var", false, false);
+            self.add("var", false);
         }
     }
 
@@ -212,7 +217,7 @@ impl Points<'_> {
                     };
                     // A masked unit reads as empty.
                     if let Some(point) = value("Where") {
-                        self.add(point.trim(), value("Type").is_some_and(|t| is_memory(t.trim())), false);
+                        self.add(point.trim(), value("Type").is_some_and(|t| is_memory(t.trim())));
                     }
                 }
             }
@@ -236,7 +241,7 @@ impl Points<'_> {
             if let Some(point) = point
                 .filter(|p| property(&name, "ID_PART_ENTRY_DISK").as_ref() == Some(&disk) && root.list(p).is_empty())
             {
-                self.add(point, false, true);
+                self.add_point(Point { path: point.to_owned(), in_memory: false, over_empty: true });
             }
         }
     }

@@ -69,7 +69,8 @@ fn service_job(search: &mut Search) -> Option<Job> {
             }
         };
         let link = client.uplink().link.as_deref();
-        let network = network::config(&metadata, &nics, link, network::Scope::of(full, false), &|_| None);
+        let network =
+            network::config(&metadata, &nics, link, network::Scope::of(!full, network::Scope::Each), &|_| None);
         let ds = [("meta-data", Value::Map(metadata.clone()))].into_iter().collect();
         let mut found = instance(SOURCE.name, metadata);
         found.ds = ds;

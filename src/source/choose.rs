@@ -102,16 +102,16 @@ pub fn falls_back(report: &Report, facts: &Facts) -> bool {
 pub fn left_to_real_root(report: &Report, facts: &Facts) -> Option<String> {
     let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found).map(|l| &l.source);
     let forced = facts.requested.forced.iter().map(|(name, _)| name);
-    forced.chain(found).find_map(|name| Some(format!("{name}: {}", named(name)?.left_to_real_root?(facts)?)))
+    forced.chain(found).find_map(|name| Some(format!("{name}: {}", named(name)?.real_root.alone?(facts)?)))
 }
 
-/// The first source that the real root may have data of, unseen by the initramfs ([`Source::unseen`]): its name and the reason. On
+/// The first source that the real root may have data of, unseen by the initramfs ([`super::RealRoot::unseen`]): its name and the reason. On
 /// the machine of the cached instance only that instance's source is considered; a copy of it may have got any of `names`.
 pub fn unseen(names: &[String], facts: &Facts, cached: &Instance) -> Option<String> {
     let is_copy = cached.machine_uuid != facts.machine.uuid();
     let mut sources =
         names.iter().filter_map(|name| named(name)).filter(|source| is_copy || source.is_named(&cached.source));
-    sources.find_map(|source| Some(format!("{}: {}", source.name, source.unseen?(facts)?)))
+    sources.find_map(|source| Some(format!("{}: {}", source.name, source.real_root.unseen?(facts)?)))
 }
 
 /// What says that a drive will appear: the kernel command line names a source that reads drives, or the marks of a source say so. A

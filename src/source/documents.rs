@@ -150,8 +150,8 @@ pub fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_list).unwrap_or_default()
 }
 
-/// udev rules that select the network devices whose `key` matches `pattern`, and no others
-/// ([`super::Source::hotplug_rules`]).
+/// udev rules by which the network devices are asked for whose `key` matches `pattern`, and no others
+/// ([`super::Hotplug::rules`]).
 pub fn hotplug_of(key: &str, pattern: &str) -> String {
     format!("{key}==\"{pattern}\", GOTO=\"cloudinit_hook\"\nGOTO=\"cloudinit_end\"\n")
 }

@@ -7,7 +7,7 @@ use super::documents::{
 };
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, text_setting};
-use super::table::{Source, Update};
+use super::table::{Hotplug, Source, Update};
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value, yaml};
@@ -19,7 +19,7 @@ pub static SOURCE: Source = Source {
     marks: &[Mark::vendor("Hetzner")],
     service: Some(service_job),
     // Interfaces of private networks have MAC addresses that begin with 86.
-    hotplug_rules: |_| hotplug_of("ATTR{address}", "86:*"),
+    hotplug: Hotplug { rules: |_| hotplug_of("ATTR{address}", "86:*"), ..Hotplug::NEW },
     updates: &[Update::NewInstance, Update::Boot, Update::Hotplug],
     settings: &[
         ("metadata_path", "the path of the metadata below /hetzner/v1/, instead of metadata"),

@@ -2,9 +2,9 @@
 //!
 //! Follows LXD's documentation, "Communication between instance and host" (devLXD), and cloud-init's, "LXD".
 
-use super::Source;
 use super::documents::instance;
 use super::search::{Found, Search};
+use super::{Hotplug, RealRoot, Source};
 use crate::base::error::{Error, Result};
 use crate::detect::{Facts, Finding, Mark, virt};
 use crate::document::{Bytes, Map, Value, json, yaml};
@@ -22,8 +22,8 @@ pub static SOURCE: Source = Source {
         mark,
     )],
     read: Some(read),
-    left_to_real_root: Some(waits_for_agent),
-    omits_devices: true,
+    real_root: RealRoot { alone: Some(waits_for_agent), ..RealRoot::NEW },
+    hotplug: Hotplug { omits_devices: true, ..Hotplug::NEW },
     docs: "LXD's containers and virtual machines. Read from the socket /dev/lxd/sock: meta-data, the devices, and every key of \
         user.* and cloud-init.*; a cloud-init.* key takes precedence over the user.* key of the same name, and user.meta-data \
         over meta-data. In a virtual machine the socket is made by LXD's agent, which runs in the real root: the initramfs \

@@ -1,6 +1,6 @@
 //! Datasources: one file or folder for each, and a table of them.
 //!
-//! To add one, copy `example.rs`, and name the copy here, in [`table::SOURCES`] and in Cargo.toml's features.
+//! To add one, copy `example.rs`, and name the copy here and in [`table::SOURCES`].
 
 mod akamai;
 mod aliyun;
@@ -44,7 +44,10 @@ pub mod service;
 mod table;
 
 pub use search::{Found, Search, parameters};
-pub use table::{Late, Live, SOURCES, Source, Update, candidates, labels, named};
+pub use table::{
+    Hotplug, Live, MetadataOf, RealRoot, RunningMetadata, SOURCES, Source, Update, built_in_list, candidates,
+    is_chosen, labels, named,
+};
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};

@@ -76,14 +76,58 @@ pub type PasswordServer = fn(&Instance, &Value) -> Option<String>;
 
 /// Metadata that a source has only in the running system, when its network is up.
 #[derive(Clone, Copy)]
-pub struct Late {
-    /// Template variables that need this metadata: a template that uses one waits for the network stage. Empty once the instance
-    /// has it.
+pub struct RunningMetadata {
+    /// Words for it: a template with one of them waits for the network stage. None once the instance has it.
     pub words: fn(&Instance) -> &'static [&'static str],
-    /// Whether to wait for the network even if no template uses one of them.
+    /// Whether the network is waited for even if no template has one of the words.
     pub waits: fn(&Root, &Instance) -> bool,
-    /// Adds the metadata: this system's values if `true`, else empty ones.
-    pub add: fn(bool, &mut Instance, &mut Report),
+    /// Adds it, from this system or, in a plan for another one, empty.
+    pub add: fn(MetadataOf, &mut Instance, &mut Report),
+}
+
+/// Which system [`RunningMetadata::add`] asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetadataOf {
+    ThisSystem,
+    NoSystem,
+}
+
+/// What only the real root has of a source.
+#[derive(Clone, Copy)]
+pub struct RealRoot {
+    /// On a machine with its marks, why only the real root can read it: then the initramfs does nothing, and
+    /// the real root's first stage provisions the machine. None if it can be read now.
+    pub alone: Option<fn(&Facts) -> Option<String>>,
+    /// Why the real root may have data of it that the initramfs cannot see, not even that there is some. Then an
+    /// instance of an earlier boot is used only where the real root has found none.
+    pub unseen: Option<fn(&Facts) -> Option<String>>,
+    /// Metadata that it has only in the running system.
+    pub metadata: Option<RunningMetadata>,
+}
+
+impl RealRoot {
+    /// Nothing.
+    pub const NEW: RealRoot = RealRoot { alone: None, unseen: None, metadata: None };
+}
+
+/// How a source's network devices are configured that are added to a running system.
+#[derive(Clone, Copy)]
+pub struct Hotplug {
+    /// udev rules that go to `cloudinit_hook` for the network devices that are added to it, and to
+    /// `cloudinit_end` for others, each ending with a line feed (cloud-init's `extra_hotplug_udev_rules`).
+    /// Empty: it is asked again for every device.
+    pub rules: fn(&Instance) -> String,
+    /// Whether its service learns an added device's addresses one by one, so that it is asked again after it knows the device
+    /// (cloud-init 26.2, `HotplugRetrySettings`).
+    pub learns_addresses_singly: bool,
+    /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
+    /// 26.2, `skip_hotplug_detect`).
+    pub omits_devices: bool,
+}
+
+impl Hotplug {
+    /// The source is asked again for every device.
+    pub const NEW: Hotplug = Hotplug { rules: |_| String::new(), learns_addresses_singly: false, omits_devices: false };
 }
 
 /// A datasource: everything that the rest of the program knows about it.
@@ -102,13 +146,7 @@ pub struct Source {
     pub filesystems: &'static [&'static str],
     /// Reads it if that needs no network. `Ok(None)` if it is not there.
     pub read: Option<Read>,
-    /// On a machine with its marks, why only the real root can read it: then the initramfs does nothing, and
-    /// the real root's first stage provisions the machine. None if it can be read now.
-    pub left_to_real_root: Option<fn(&Facts) -> Option<String>>,
-    /// Why the real root may have data of it that the initramfs cannot see, not even that there is some. Then an
-    /// instance of an earlier boot is used only if the real root has found none.
-    pub unseen: Option<fn(&Facts) -> Option<String>>,
-    /// Prepares the requests to its service. None if this machine has no service.
+    /// How its service is asked. None if this machine has none.
     pub service: Option<Prepare>,
     /// Whether its service has no fixed address, so that the owner has to give one. With that, no mark is
     /// needed; without it, `service` returns None.
@@ -123,21 +161,13 @@ pub struct Source {
     /// Whether its data may be elsewhere than on a drive. Then a list with sources of drives alone does not
     /// mean that a drive is expected.
     pub has_other_ways: bool,
-    /// udev rules that go to `cloudinit_hook` for the network devices that are added to it, and to
-    /// `cloudinit_end` for others, each ending with a line feed (cloud-init's `extra_hotplug_udev_rules`).
-    /// Empty: it is asked again for every device.
-    pub hotplug_rules: fn(&Instance) -> String,
-    /// Whether its service learns an added device's addresses one by one, so that it is asked again after it knows the device
-    /// (cloud-init 26.2, `HotplugRetrySettings`).
-    pub late_addresses: bool,
-    /// Whether its network configuration does not list every device, so that an added one is not looked for in it (cloud-init
-    /// 26.2, `skip_hotplug_detect`).
-    pub omits_devices: bool,
-    /// Whether to find its disks by label if the metadata names none that exists: `ephemeral0`
+    /// Whether the disks that it provides are known by their labels where its metadata names none that is there: `ephemeral0`
     /// and the like, and any swap space (cloud-init 26.2, `_os_name_to_device`).
     pub labels_disks: bool,
-    /// Metadata that it has only in the running system.
-    pub late: Option<Late>,
+    /// What only the real root has of it.
+    pub real_root: RealRoot,
+    /// How network devices that are added later are configured.
+    pub hotplug: Hotplug,
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
     /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its cloud documents that they
@@ -163,7 +193,69 @@ pub struct Source {
     pub settings: &'static [(&'static str, &'static str)],
     /// A paragraph for the manual: the source and its inputs.
     pub docs: &'static str,
+    /// Its place in cloud-init's own list of sources. The table sets it.
+    pub place: u8,
 }
+
+/// The sources that this build reads, with commas between their names. None, or an empty text: all.
+const CHOSEN: Option<&str> = option_env!("PREPIVOT_SOURCES");
+
+/// Whether this build reads the source with this name, ignoring case.
+pub const fn is_chosen(name: &str) -> bool {
+    match CHOSEN {
+        Some(list) => list.is_empty() || lists(list, name),
+        None => true,
+    }
+}
+
+/// Whether a list of names with commas between them has `name`, ignoring case.
+const fn lists(list: &str, name: &str) -> bool {
+    let (list, name) = (list.as_bytes(), name.as_bytes());
+    let (mut at, mut start) = (0, 0);
+    while at <= list.len() {
+        if at == list.len() || list[at] == b',' {
+            if at - start == name.len() && is_at(list, start, name) {
+                return true;
+            }
+            start = at + 1;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether `list` has `name` at `start`, ignoring case.
+const fn is_at(list: &[u8], start: usize, name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() {
+        if !list[start + at].eq_ignore_ascii_case(&name[at]) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// A name in [`CHOSEN`] that no source has does not compile.
+const _: () = {
+    let (mut chosen, mut row) = (0, 0);
+    while row < SOURCES.len() {
+        if is_chosen(SOURCES[row].name) {
+            chosen += 1;
+        }
+        row += 1;
+    }
+    let (mut named, mut at) = (1, 0);
+    if let Some(list) = CHOSEN {
+        while at < list.len() {
+            if list.as_bytes()[at] == b',' {
+                named += 1;
+            }
+            at += 1;
+        }
+    }
+    assert!(at == 0 || chosen == named, "PREPIVOT_SOURCES names a datasource twice, or one that there is not");
+};
 
 impl Source {
     /// How cloud-init describes an instance of this source, after its class ([`Instance::described`]).
@@ -183,19 +275,15 @@ impl Source {
         labels: &[],
         filesystems: &[],
         read: None,
-        left_to_real_root: None,
-        unseen: None,
         service: None,
         has_no_address: false,
         seed: None,
         described: "",
         drive_is_due: None,
         has_other_ways: false,
-        hotplug_rules: |_| String::new(),
-        late_addresses: false,
-        omits_devices: false,
+        real_root: RealRoot::NEW,
+        hotplug: Hotplug::NEW,
         labels_disks: false,
-        late: None,
         updates: &[Update::NewInstance],
         read_on_boot: false,
         password_server: None,
@@ -205,19 +293,24 @@ impl Source {
         publish_host_keys: None,
         settings: &[],
         docs: "",
+        place: 0,
     };
 
-    /// The entry for this build. A source that is not `included` is still recognised but not read: the
-    /// functions that read it are not referenced, so that the linker drops them. Texts for the manual are
-    /// only kept in builds with that feature.
-    const fn in_build(&self, included: bool) -> Source {
+    /// The entry for this build, at `place` in cloud-init's own list.
+    const fn in_build(&self, place: u8) -> Source {
+        self.included(place, is_chosen(self.name))
+    }
+
+    /// The entry. A source that is not `included` is still recognised but not read: the functions that read it are
+    /// not referenced, so that the linker drops them. Texts for the manual are only kept in builds with that feature.
+    const fn included(&self, place: u8, included: bool) -> Source {
         let Source { name, aliases, marks, setting, .. } = *self;
         if !included {
-            return Source { name, aliases, marks, setting, ..Source::NEW };
+            return Source { name, aliases, marks, setting, place, ..Source::NEW };
         }
         let (settings, docs) =
             if cfg!(feature = "manual") { (self.settings, self.docs) } else { (Source::NEW.settings, "") };
-        Source { settings, docs, ..*self }
+        Source { settings, docs, place, ..*self }
     }
 
     /// Its entry for detection.
@@ -237,40 +330,47 @@ impl Source {
 }
 
 /// Every datasource of cloud-init, in ds-identify's order, which is used if the image's configuration has no
-/// list. Each can be read by builds with the Cargo feature of its name in lower case.
+/// list. Each row has the place of the source in cloud-init's own list, which has another order ([`built_in_list`]).
 pub static SOURCES: &[&Source] = &[
-    &maas::SOURCE.in_build(cfg!(feature = "maas")),
-    &openstack::config_drive::SOURCE.in_build(cfg!(feature = "configdrive")),
-    &no_cloud::SOURCE.in_build(cfg!(feature = "nocloud")),
-    &alt_cloud::SOURCE.in_build(cfg!(feature = "altcloud")),
-    &azure::SOURCE.in_build(cfg!(feature = "azure")),
-    &bigstep::SOURCE.in_build(cfg!(feature = "bigstep")),
-    &cloud_sigma::SOURCE.in_build(cfg!(feature = "cloudsigma")),
-    &cloud_stack::SOURCE.in_build(cfg!(feature = "cloudstack")),
-    &digital_ocean::SOURCE.in_build(cfg!(feature = "digitalocean")),
-    &vultr::SOURCE.in_build(cfg!(feature = "vultr")),
-    &aliyun::SOURCE.in_build(cfg!(feature = "aliyun")),
-    &ec2::SOURCE.in_build(cfg!(feature = "ec2")),
-    &gce::SOURCE.in_build(cfg!(feature = "gce")),
-    &open_nebula::SOURCE.in_build(cfg!(feature = "opennebula")),
-    &openstack::SOURCE.in_build(cfg!(feature = "openstack")),
-    &vmware::SOURCE.in_build(cfg!(feature = "vmware")),
-    &ovf::SOURCE.in_build(cfg!(feature = "ovf")),
-    &smart_os::SOURCE.in_build(cfg!(feature = "smartos")),
-    &scaleway::SOURCE.in_build(cfg!(feature = "scaleway")),
-    &hetzner::SOURCE.in_build(cfg!(feature = "hetzner")),
-    &ibm_cloud::SOURCE.in_build(cfg!(feature = "ibmcloud")),
-    &oracle::SOURCE.in_build(cfg!(feature = "oracle")),
-    &exoscale::SOURCE.in_build(cfg!(feature = "exoscale")),
-    &rbx_cloud::SOURCE.in_build(cfg!(feature = "rbxcloud")),
-    &up_cloud::SOURCE.in_build(cfg!(feature = "upcloud")),
-    &lxd::SOURCE.in_build(cfg!(feature = "lxd")),
-    &nwcs::SOURCE.in_build(cfg!(feature = "nwcs")),
-    &akamai::SOURCE.in_build(cfg!(feature = "akamai")),
-    &wsl::SOURCE.in_build(cfg!(feature = "wsl")),
-    &cloud_cix::SOURCE.in_build(cfg!(feature = "cloudcix")),
-    &none::SOURCE.in_build(true),
+    &maas::SOURCE.in_build(10),
+    &openstack::config_drive::SOURCE.in_build(2),
+    &no_cloud::SOURCE.in_build(1),
+    &alt_cloud::SOURCE.in_build(7),
+    &azure::SOURCE.in_build(6),
+    &bigstep::SOURCE.in_build(19),
+    &cloud_sigma::SOURCE.in_build(16),
+    &cloud_stack::SOURCE.in_build(17),
+    &digital_ocean::SOURCE.in_build(5),
+    &vultr::SOURCE.in_build(14),
+    &aliyun::SOURCE.in_build(13),
+    &ec2::SOURCE.in_build(15),
+    &gce::SOURCE.in_build(11),
+    &open_nebula::SOURCE.in_build(4),
+    &openstack::SOURCE.in_build(12),
+    &vmware::SOURCE.in_build(8),
+    &ovf::SOURCE.in_build(9),
+    &smart_os::SOURCE.in_build(18),
+    &scaleway::SOURCE.in_build(20),
+    &hetzner::SOURCE.in_build(21),
+    &ibm_cloud::SOURCE.in_build(22),
+    &oracle::SOURCE.in_build(23),
+    &exoscale::SOURCE.in_build(24),
+    &rbx_cloud::SOURCE.in_build(25),
+    &up_cloud::SOURCE.in_build(26),
+    &lxd::SOURCE.in_build(3),
+    &nwcs::SOURCE.in_build(27),
+    &akamai::SOURCE.in_build(28),
+    &wsl::SOURCE.in_build(29),
+    &cloud_cix::SOURCE.in_build(30),
+    &none::SOURCE.included(u8::MAX, true),
 ];
+
+/// The names of all sources in the order of cloud-init's own `datasource_list`.
+pub fn built_in_list() -> Vec<&'static str> {
+    let mut sources = SOURCES.to_vec();
+    sources.sort_by_key(|source| source.place);
+    sources.into_iter().map(|source| source.name).collect()
+}
 
 /// The source with this name or alias, ignoring case.
 pub fn named(name: &str) -> Option<&'static Source> {
@@ -296,14 +396,29 @@ mod tests {
 
     #[test]
     fn recognises_but_never_reads_an_omitted_source() {
-        let (out, included) = (azure::SOURCE.in_build(false), azure::SOURCE.in_build(true));
+        let (out, included) = (azure::SOURCE.included(1, false), azure::SOURCE.included(1, true));
         assert_eq!((out.name, out.marks.len()), (included.name, included.marks.len()));
         assert!(!out.is_read() && out.seed.is_none() && out.provisioned.is_none() && out.filesystems.is_empty());
         assert!(included.is_read() && included.seed.is_some() && included.provisioned.is_some());
     }
 
     #[test]
-    fn looks_for_the_configured_drive_label_too() {
+    fn build_reads_sources_of_its_list_alone() {
+        let has = |name| lists("nocloud,Ec2", name);
+        assert!(has("NoCloud") && has("Ec2"));
+        assert!(!has("Cloud") && !has("NoClou") && !has("Ec2,") && !has("") && !lists("", "Ec2"));
+    }
+
+    #[test]
+    fn built_in_list_ends_with_none() {
+        let list = built_in_list();
+        assert_eq!((list[0], list.last()), ("NoCloud", Some(&"None")));
+        let places: BTreeSet<u8> = SOURCES.iter().map(|source| source.place).collect();
+        assert_eq!(places.len(), SOURCES.len());
+    }
+
+    #[test]
+    fn a_drive_is_also_looked_for_by_the_configured_label() {
         let label = |setting: &str| {
             let config = crate::document::yaml::parse("t", &format!("datasource: {{NoCloud: {{{setting}}}}}")).unwrap();
             labels(&config).split_off(labels(&Value::Null).len())

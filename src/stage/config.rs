@@ -122,7 +122,8 @@ pub fn consume(
 
 /// Whether a template needs metadata that the instance's source has only in the running system.
 fn awaits_metadata(instance: &Instance, consumed: &Consumed) -> bool {
-    let words = source::named(&instance.source).and_then(|source| source.late).map(|late| (late.words)(instance));
+    let words =
+        source::named(&instance.source).and_then(|source| source.real_root.metadata).map(|of| (of.words)(instance));
     let Some(words) = words.filter(|words| !words.is_empty()) else { return false };
     let parts =
         [&consumed.user, &consumed.vendor, &consumed.vendor2].into_iter().flatten().flat_map(|data| &data.parts);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Seconds to wait before each further try: a service learns of a device later than the machine.
 const WAITS: [u64; 5] = [1, 3, 5, 10, 30];
-/// How often a service with [`source::Source::late_addresses`] is asked again once it knows the device, and the seconds
+/// How often a service with [`source::Hotplug::learns_addresses_singly`] is asked again once it knows the device, and the seconds
 /// in between (cloud-init 26.2, `HotplugRetrySettings`).
 const LATE_ADDRESSES: (usize, u64) = (5, 5);
 
@@ -52,7 +52,8 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
             root.run(Command::new(["ifup", name]))?;
         }
         let (times, wait) = LATE_ADDRESSES;
-        let late = root.is_live() && source::named(&stored.source).is_some_and(|source| source.late_addresses);
+        let late = root.is_live()
+            && source::named(&stored.source).is_some_and(|source| source.hotplug.learns_addresses_singly);
         for _ in 0..if late { times } else { 0 } {
             commit(root, &mut boot.report);
             std::thread::sleep(Duration::from_secs(wait));
@@ -134,10 +135,10 @@ impl Device<'_> {
         Err(last).context(|| format!("the network device {} is not configured", self.name))
     }
 
-    /// Whether the instance's network configuration has the device, by address or name. A source that does not list
-    /// devices ([`source::Source::omits_devices`]) is accepted.
+    /// Whether the instance's network configuration has the device, by address or name. One that does not list devices
+    /// ([`source::Hotplug::omits_devices`]) is accepted.
     fn is_in(&self, instance: &Instance) -> bool {
-        if source::named(&instance.source).is_some_and(|source| source.omits_devices) {
+        if source::named(&instance.source).is_some_and(|source| source.hotplug.omits_devices) {
             return true;
         }
         let text = match &instance.network {

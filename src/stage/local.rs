@@ -67,11 +67,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     drop(stage);
     let (messages, first) = end(&mut root, &mut boot, &mut status, &result);
     if let Some(units) = units {
-        // Of no interest in a boot without work. The module that sets it up reports what is wrong.
-        let instance = result.provisioned().filter(|_| first.is_some()).map(|provisioned| &provisioned.instance);
-        let source = |instance| hotplug::source(&root, boot.config_and_report().0, instance, &mut Report::new());
-        let adds = instance.and_then(source).is_some();
-        boot.report.keep(units.start(&mut root, first, adds));
+        start_units(&mut root, &mut boot, &units, first, &result);
     }
     if result.origin().is_none() {
         boot.report.keep(status.save_in_run(&mut root, false));
@@ -97,6 +93,15 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         );
     }
     Ended { problems, written: is_written }
+}
+
+/// Has the real root start the units of the stages from `first`, and those for added network devices if they are asked for.
+fn start_units(root: &mut Root, boot: &mut Boot, units: &handover::Units, first: Option<Stage>, result: &Local) {
+    // Of no interest in a boot without work. The module that sets it up reports what is wrong.
+    let instance = result.provisioned().filter(|_| first.is_some()).map(|provisioned| &provisioned.instance);
+    let source = |instance| hotplug::source(root, boot.config_and_report().0, instance, &mut Report::new());
+    let adds = instance.and_then(source).is_some();
+    boot.report.keep(units.start(root, first, adds));
 }
 
 /// The local stage of a real root that no initramfs provisioned. Returns the errors.

@@ -23,7 +23,7 @@ use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalStage, Origin};
 use crate::root::{Command, Root, Stage};
-use crate::source;
+use crate::source::{self, MetadataOf};
 use crate::userdata::{Fetched, Include};
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -289,17 +289,18 @@ fn work(
 /// The instance with the metadata that its source provides only in the running system, which is not kept for a later boot; and
 /// whether user-data waits for that, or for something else on the network. The network stage waits for the network if necessary.
 fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage: Stage) -> (Cow<'a, Instance>, bool) {
-    let late = source::named(&instance.source).and_then(|source| source.late);
-    let Some(late) = late else { return (Cow::Borrowed(instance), false) };
+    let metadata = source::named(&instance.source).and_then(|source| source.real_root.metadata);
+    let Some(metadata) = metadata else { return (Cow::Borrowed(instance), false) };
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard);
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
     let (merged, _) = config::consume(&boot.image, instance, &variables, &mut Report::new(), &mut fetch);
-    if stage == Stage::Network && (merged.needs_network || (late.waits)(root, instance)) {
+    if stage == Stage::Network && (merged.needs_network || (metadata.waits)(root, instance)) {
         Run::new(root, boot, instance).await_network();
     }
     let mut complete = instance.clone();
-    (late.add)(root.is_live(), &mut complete, &mut boot.report);
+    let of = if root.is_live() { MetadataOf::ThisSystem } else { MetadataOf::NoSystem };
+    (metadata.add)(of, &mut complete, &mut boot.report);
     (Cow::Owned(complete), merged.needs_network)
 }
 
@@ -336,9 +337,9 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
     if stage == Stage::Network {
         boot.report.keep(merged.keep_config(root));
     }
-    let has_late = source::named(&instance.source).is_some_and(|source| source.late.is_some());
+    let has_metadata = source::named(&instance.source).is_some_and(|source| source.real_root.metadata.is_some());
     // Else it is as the local stage merged it, but for what user-data has since written into the image's for later stages.
-    if remote || changed || has_late || boot.config.is_none() {
+    if remote || changed || has_metadata || boot.config.is_none() {
         boot.config = Some(merged.config);
     }
     if stage == Stage::Network {
@@ -348,7 +349,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
         if is_due {
             config::check(&consumed, &mut boot.report);
         }
-        if is_due || has_late {
+        if is_due || has_metadata {
             let config = boot.config.clone().unwrap_or_default();
             let written = instance_data::write(root, standard, instance, &boot.image.config, config);
             boot.report.keep(written);

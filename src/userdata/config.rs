@@ -9,6 +9,7 @@ use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
 use crate::document::{Bytes, Map, Value, wrong, yaml};
+use crate::source;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Configuration that detection writes for one boot.
@@ -16,11 +17,8 @@ pub const RUN_CLOUD_CFG: &str = "/run/cloud-init/cloud.cfg";
 /// The suffix of configuration files in a folder.
 const SUFFIX: &str = ".cfg";
 
-/// The built-in defaults.
+/// The built-in defaults, after the list of datasources.
 const BUILT_IN: &str = "
-datasource_list: [NoCloud, ConfigDrive, LXD, OpenNebula, DigitalOcean, Azure, AltCloud, VMware, OVF, MAAS, GCE, OpenStack,
-  AliYun, Vultr, Ec2, CloudSigma, CloudStack, SmartOS, Bigstep, Scaleway, Hetzner, IBMCloud, Oracle, Exoscale, RbxCloud,
-  UpCloud, NWCS, Akamai, WSL, CloudCIX, None]
 def_log_file: /var/log/cloud-init.log
 log_cfgs: []
 syslog_fix_perms: ['syslog:adm', 'root:adm', 'root:wheel', 'root:root']
@@ -73,7 +71,8 @@ pub fn base(files: &mut dyn Files, cmdline: &str, defaults: Map, report: &mut Re
 }
 
 fn built_in() -> Map {
-    match yaml::parse("the built-in configuration", BUILT_IN) {
+    let text = format!("datasource_list: [{}]{BUILT_IN}", source::built_in_list().join(", "));
+    match yaml::parse("the built-in configuration", &text) {
         Ok(Value::Map(map)) => map,
         _ => Map::new(),
     }

@@ -122,7 +122,7 @@ pub fn instance(
         public_keys: public_keys(metadata.get("public-keys")),
         user_data: user_data.map(|b| Bytes::from(decoded(b))),
         device_names: metadata.get("block-device-mapping").and_then(Value::as_map).cloned().unwrap_or_default(),
-        network: network::config(&metadata, nics, link, network::Scope::of(full_network, true), router),
+        network: network::config(&metadata, nics, link, network::Scope::of(!full_network, network::Scope::All), router),
         ds,
         metadata: Value::Map(metadata),
         problems,

@@ -8,7 +8,7 @@ pub mod tree;
 use super::documents::hotplug_of;
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
-use super::table::{Source, Update};
+use super::table::{Hotplug, Source, Update};
 use crate::detect::{Facts, Finding, Mark, Verdict};
 use crate::document::Value;
 use crate::link::http::{Client, Redirects};
@@ -31,8 +31,11 @@ pub static SOURCE: Source = Source {
     ],
     setting: Some(strict_setting),
     service: Some(service_job),
-    hotplug_rules: |_| hotplug_of("ENV{ID_NET_DRIVER}", "vif|ena|ixgbevf"),
-    late_addresses: true,
+    hotplug: Hotplug {
+        rules: |_| hotplug_of("ENV{ID_NET_DRIVER}", "vif|ena|ixgbevf"),
+        learns_addresses_singly: true,
+        ..Hotplug::NEW
+    },
     updates: &[Update::NewInstance, Update::Hotplug],
     read_on_boot: true,
     settings: &[

@@ -22,13 +22,9 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// By the image's settings and the source.
-    pub fn of(full: bool, is_ec2: bool) -> Scope {
-        match (full, is_ec2) {
-            (false, _) => Scope::One,
-            (true, false) => Scope::Each,
-            (true, true) => Scope::All,
-        }
+    /// `full`, unless the image's settings restrict the configuration to one interface.
+    pub fn of(is_restricted: bool, full: Scope) -> Scope {
+        if is_restricted { Scope::One } else { full }
     }
 }
 
@@ -67,10 +63,10 @@ pub fn config(
         let asked = known.iter().position(|k| Some(k.nic.name.as_str()) == link).unwrap_or(0);
         known = known.into_iter().skip(asked).take(1).collect();
     }
-    let several = known.len() > 1;
+    let count = known.len();
     let one = |(order, known): (usize, &Known)| {
         let order = i32::try_from(order).unwrap_or(i32::MAX / 1000);
-        (known.nic.name.clone(), interface(known, order, several, scope == Scope::All, router))
+        (known.nic.name.clone(), interface(known, (order, count), scope, router))
     };
     let ethernets: Map = known.iter().enumerate().map(one).collect();
     if ethernets.is_empty() {
@@ -87,7 +83,14 @@ fn number(data: &Map, key: &str) -> u32 {
     data.get(key).and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(u32::MAX)
 }
 
-fn interface(known: &Known, order: i32, several: bool, full: bool, router: &dyn Fn(&str) -> Option<Ipv4Addr>) -> Value {
+/// The configuration of one interface, at its place among a number of them.
+fn interface(
+    known: &Known,
+    (order, count): (i32, usize),
+    scope: Scope,
+    router: &dyn Fn(&str) -> Option<Ipv4Addr>,
+) -> Value {
+    let (several, full) = (count > 1, scope == Scope::All);
     let mut out = Map::new();
     let six = !texts(known.data, "ipv6s").is_empty();
     out.insert("dhcp4", true);
@@ -191,7 +194,7 @@ mod tests {
     fn of(tree: &str, full: bool) -> Option<Value> {
         let Value::Map(metadata) = json::parse("t", tree.as_bytes()).unwrap() else { panic!() };
         let nics = [nic("ens6", "06:00:00:00:00:02"), nic("ens5", "06:00:00:00:00:01")];
-        config(&metadata, &nics, Some("ens5"), Scope::of(full, true), &|_| None).map(|n| match n {
+        config(&metadata, &nics, Some("ens5"), Scope::of(!full, Scope::All), &|_| None).map(|n| match n {
             NetworkData::Cloud(value) => value,
             other => panic!("{other:?}"),
         })

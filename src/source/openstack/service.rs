@@ -8,7 +8,8 @@ use crate::base::error::{Context, Error, Result};
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request, WITHIN, refused};
 use crate::link::{Reach, Uplink};
-use crate::source::ec2::tree::Service;
+use crate::source::ec2::{self, tree::Service};
+use crate::source::is_chosen;
 
 /// The documents besides meta_data.json, and how often each is tried at most. Services with old versions only may
 /// have them too.
@@ -111,7 +112,7 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
         }
     });
     // A build without Ec2 cannot read its tree, and keeps to the disks.
-    if cfg!(feature = "ec2") && documents_of_user(&fetched.files).any(mentions_ec2_metadata) {
+    if const { is_chosen(ec2::SOURCE.name) } && documents_of_user(&fetched.files).any(mentions_ec2_metadata) {
         match ec2_tree(client, base, &mut fetched.problems) {
             Ok(json) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
             Err(e) => fetched.problems.push(e.to_string()),

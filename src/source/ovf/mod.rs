@@ -6,10 +6,10 @@
 mod environment;
 mod marks;
 
-use super::Source;
 use super::no_cloud::{self, Seed};
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
+use super::{RealRoot, Source};
 use crate::base::error::{Error, Result};
 use crate::detect::{Filesystem, Guestinfo, Mark, virt};
 use crate::drive::Files;
@@ -33,7 +33,7 @@ pub static SOURCE: Source = Source {
     labels: marks::LABELS,
     has_other_ways: true,
     read: Some(read),
-    unseen: Some(|facts| facts.unseen_guestinfo()),
+    real_root: RealRoot { unseen: Some(|facts| facts.unseen_guestinfo()), ..RealRoot::NEW },
     service: Some(job),
     seed: Some(|_, files, place| {
         let environment = of_files(files)?.ok()?;

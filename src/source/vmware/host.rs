@@ -12,12 +12,12 @@ use crate::instance::{Instance, host_name};
 use crate::link::own_address::{self, OfLink};
 use crate::root::Root;
 use crate::source::documents::hotplug_of;
-use crate::source::table::Late;
+use crate::source::table::{MetadataOf, RunningMetadata};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// The addresses.
-pub const LATE: Late = Late { words, waits, add };
+pub const RUNNING: RunningMetadata = RunningMetadata { words, waits, add };
 
 /// How long addresses are waited for that `wait-on-network` asks for, once the network is up.
 const WAIT: Duration = Duration::from_secs(60);
@@ -67,7 +67,8 @@ fn is_awaited(instance: &Instance, family: &str) -> bool {
     instance.metadata.at(&["wait-on-network", family]).is_some_and(Value::is_true)
 }
 
-fn add(live: bool, instance: &mut Instance, report: &mut Report) {
+fn add(of: MetadataOf, instance: &mut Instance, report: &mut Report) {
+    let live = of == MetadataOf::ThisSystem;
     let limit = Deadline::after(WAIT);
     let mut read = || if live { report.keep(own_address::of_links()).unwrap_or_default() } else { Vec::new() };
     let mut links = read();
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(sorted(&found.metadata), sorted(&yaml::parse("t", expected).unwrap()));
         // Without a network in the metadata, and without any address.
         let mut none = instance("{}");
-        add(false, &mut none, &mut Report::new());
+        add(MetadataOf::NoSystem, &mut none, &mut Report::new());
         assert_eq!(words(&none), [""; 0]);
     }
 

@@ -8,11 +8,11 @@ mod marks;
 mod report;
 mod values;
 
-use super::Source;
 use super::documents::{availability_zone, cloud_name, launch_index};
 use super::keys::public_keys;
 use super::search::{Found, Search};
 use super::table::Update;
+use super::{Hotplug, RealRoot, Source};
 use crate::base::error::Result;
 use crate::detect::{Guestinfo, Mark};
 use crate::document::{Bytes, Map, Value, json, wrong, yaml};
@@ -28,9 +28,8 @@ pub static SOURCE: Source = Source {
         marks::mark,
     )],
     read: Some(read),
-    unseen: Some(marks::unseen),
-    hotplug_rules: host::hotplug_rules,
-    late: Some(host::LATE),
+    real_root: RealRoot { unseen: Some(marks::unseen), metadata: Some(host::RUNNING), ..RealRoot::NEW },
+    hotplug: Hotplug { rules: host::hotplug_rules, ..Hotplug::NEW },
     updates: &[Update::NewInstance, Update::Hotplug],
     provisioned: Some(report::report),
     settings: &[

@@ -28,26 +28,40 @@ pub fn writer(parts: Vec<Entity>) -> impl Fn(&mut dyn Write) -> io::Result<()> {
 /// Returns a function that writes a multipart/mixed. `Number-Attachments` is the number of parts.
 fn writer_of(parts: Vec<Entity>, ascii: bool) -> impl Fn(&mut dyn Write) -> io::Result<()> {
     // Found out once: it takes longer than writing the part.
-    let is_kept = |content: &[u8]| is_kept(content) && (!ascii || content.is_ascii());
-    let as_is: Vec<bool> = parts.iter().map(|part| is_kept(&part.content)).collect();
+    let encoding = |part: &Entity| match &*part.content {
+        content if is_kept(content) && (!ascii || content.is_ascii()) => Encoding::EightBit,
+        content if ascii && std::str::from_utf8(content).is_ok() => Encoding::Base64Text,
+        _ => Encoding::Base64,
+    };
+    let encodings: Vec<Encoding> = parts.iter().map(encoding).collect();
     move |out| {
         writeln!(
             out,
             "Content-Type: multipart/mixed; boundary=\"{BOUNDARY}\"\nMIME-Version: 1.0\nNumber-Attachments: {}\n",
             parts.len()
         )?;
-        for (part, as_is) in parts.iter().zip(&as_is) {
+        for (part, encoding) in parts.iter().zip(&encodings) {
             writeln!(out, "--{BOUNDARY}")?;
-            let is_utf8 = *as_is || ascii && std::str::from_utf8(&part.content).is_ok();
-            write_part(part, *as_is, is_utf8, out)?;
+            write_part(part, *encoding, out)?;
         }
         writeln!(out, "--{BOUNDARY}--")
     }
 }
 
-fn write_part(part: &Entity, as_is: bool, is_utf8: bool, out: &mut dyn Write) -> io::Result<()> {
-    let charset = if part.content_type.starts_with("text/") && is_utf8 { "; charset=\"utf-8\"" } else { "" };
-    let encoding = if as_is { "8bit" } else { "base64" };
+/// How a part is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Encoding {
+    /// Text as it is, in UTF-8.
+    EightBit,
+    /// Text in UTF-8, encoded.
+    Base64Text,
+    Base64,
+}
+
+fn write_part(part: &Entity, how: Encoding, out: &mut dyn Write) -> io::Result<()> {
+    let is_text = part.content_type.starts_with("text/") && how != Encoding::Base64;
+    let charset = if is_text { "; charset=\"utf-8\"" } else { "" };
+    let encoding = if how == Encoding::EightBit { "8bit" } else { "base64" };
     let mut header = format!(
         "Content-Type: {}{charset}\nMIME-Version: 1.0\nContent-Transfer-Encoding: {encoding}\n",
         one_line(&part.content_type)
@@ -59,7 +73,7 @@ fn write_part(part: &Entity, as_is: bool, is_utf8: bool, out: &mut dyn Write) ->
         header += &format!("{}: {}\n", one_line(name), one_line(value));
     }
     writeln!(out, "{header}")?;
-    if as_is {
+    if how == Encoding::EightBit {
         out.write_all(&part.content)?;
     } else {
         part.content.chunks(LINE).try_for_each(|line| writeln!(out, "{}", base64::encode(line)))?;
