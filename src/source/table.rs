@@ -139,8 +139,9 @@ pub struct Source {
     pub late: Option<Late>,
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
-    /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its cloud documents that they
-    /// may have changed. That leaves the network files alone, unless `updates` has an event for them.
+    /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its documentation says that they
+    /// may have changed. That leaves the network files alone, unless `updates` has an event for them. Does not apply to an instance
+    /// that came from a drive or a folder.
     pub read_on_boot: bool,
     /// Its password server ([`super::password_server`]), which is asked on every boot, because its cloud documents that a password
     /// is reset so.

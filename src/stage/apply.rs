@@ -136,6 +136,19 @@ pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Opti
 }
 
 /// Runs the local stage with what `find` finds, if this boot has no instance yet; `late` as in
+/// The local stage, run from the network stage where the datasource knows the machine as this other instance now. Returns the
+/// errors.
+pub fn another(root: &mut Root, machine: &Machine, options: &Options, instance: Instance) -> Vec<String> {
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, options, &outside);
+    // Stages that had no work for the last instance may have some now.
+    boot.report.keep(root.remove(run_dir::IDLE));
+    // Not the stage's own name, which the initramfs has used: to `analyze` that is the beginning of another boot.
+    let stage = Event::start("init-network/instance", PROVISIONING);
+    let place = instance.subplatform.clone();
+    in_real_root(root, boot, Outcome::Read(Box::new(Found { instance, place })), stage, true)
+}
+
 /// [`in_real_root`].
 fn after_nothing(
     root: &mut Root,
@@ -243,6 +256,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             source::describe(&mut instance);
             warn_of_problems(boot, &instance, &place);
             log::debug!("Detected {}", instance.class);
+            boot.report.keep(root.remove(state::ANOTHER));
             (instance, Some(place))
         }
     };

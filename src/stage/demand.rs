@@ -85,7 +85,7 @@ pub fn leave(root: &mut Root, boot: &mut Boot, status: &mut Status, done: &Provi
         || left
         || boothooks
         || provision::has_later_files(root, &done.instance)
-        || (!done.read && refresh::is_due(boot, &done.instance));
+        || (!done.read && refresh::is_due(root, boot, &done.instance));
     let local = root.is_waiting() || early.work != Work::None;
     let later = config.work != Work::None;
     let marks = [network.marks(), config.marks(), last.marks()];

@@ -144,7 +144,10 @@ fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadli
 fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadline) -> Outcome {
     let (root, machine, config) = (search.root, search.machine, search.config);
     let cached = state::cached(root);
-    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, root, machine, config)) {
+    // A later stage was told of another instance, and could not provision it.
+    let is_another = root.is_file(state::ANOTHER);
+    let is_same = |c: &&Instance| is_kept(c, root, config) || !is_another && has_uuid(c, machine);
+    if let Some(instance) = cached.as_ref().filter(is_same) {
         return Outcome::Same(Box::new(instance.clone()));
     }
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
@@ -164,7 +167,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         return Outcome::Read(Box::new(found));
     }
     // A machine that was served by a service on the last boot is not checked for a drive.
-    let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
+    let served = !is_another && cached.as_ref().is_some_and(|c| was_served_here(c, machine));
     if root.has_run()
         && !root.is_live()
         && !served
@@ -397,12 +400,15 @@ fn without_notes(search: &Search, unread: &[String], due: bool) -> String {
     }
 }
 
-/// Whether the cached instance is certainly this machine's: its id is the machine's UUID, or it is kept forever
-/// (`manual_cache_clean`), as the image's configuration says or that with which it was provisioned.
-fn is_this_machine(cached: &Instance, root: &Root, machine: &Machine, config: &Value) -> bool {
-    config.get("manual_cache_clean").is_some_and(Value::is_true)
-        || root.is_file(&state::kept_mark(cached))
-        || machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
+/// Whether the cached instance is kept forever (`manual_cache_clean`), as the image's configuration says or that with which it was
+/// provisioned.
+fn is_kept(cached: &Instance, root: &Root, config: &Value) -> bool {
+    config.get("manual_cache_clean").is_some_and(Value::is_true) || root.is_file(&state::kept_mark(cached))
+}
+
+/// Whether the cached instance is certainly this machine's, because its id is the machine's UUID.
+fn has_uuid(cached: &Instance, machine: &Machine) -> bool {
+    machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
 }
 
 /// Whether the cached instance came from a service and belongs to this machine. Then the initramfs does not
@@ -472,6 +478,30 @@ mod tests {
             if marked {
                 root.write(&state::kept_mark(&cached), "", Attr::root(0o644)).unwrap();
             }
+            assert_eq!(root.commit(), []);
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[""; 0], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+                Outcome::Same(same) => assert_eq!(same.instance_id, id),
+                Outcome::Read(found) => assert_eq!(found.instance.instance_id, id),
+                _ => panic!("there is an instance"),
+            }
+        }
+    }
+
+    #[test]
+    fn another_instance_that_a_stage_saw_is_looked_for() {
+        let dir = TempDir::new("find-another");
+        dir.write("sys/class/dmi/id/product_uuid", "0-1\n");
+        dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");
+        dir.write("var/lib/cloud/seed/nocloud/user-data", "");
+        let machine = Machine::read(&dir.0);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let cached = Instance { source: "NoCloud".into(), instance_id: "0-1".into(), ..Instance::default() };
+        state::store(&mut root, &cached).unwrap();
+        for (marks, id) in [(&[][..], "0-1"), (&[state::ANOTHER], "another"), (&[&state::kept_mark(&cached)], "0-1")] {
+            marks.iter().for_each(|mark| root.write(mark, "", Attr::root(0o644)).unwrap());
             assert_eq!(root.commit(), []);
             let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
             let mut drives = Drives::new(&[""; 0], places);

@@ -9,10 +9,10 @@ use super::{Options, append_log, commit, later, recover, refresh};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::document::json;
-use crate::instance::{Frequency, Instance, NetworkData};
+use crate::instance::{Frequency, Instance, NetworkData, state};
 use crate::machine::Machine;
 use crate::module::{self, Role};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage};
 use crate::source;
 use crate::system::{Outside, hotplug};
 use std::time::Duration;
@@ -123,7 +123,12 @@ impl Device<'_> {
             }
             match refresh::again(root, boot, instance, refresh::BUDGET) {
                 Some(Ok(found)) if found.instance_id != instance.instance_id => {
-                    last = Error::new("the datasource knows this machine by another instance-id");
+                    boot.report.keep(root.write(state::ANOTHER, "", Attr::root(0o644)));
+                    last = Error::new(format!(
+                        "the datasource knows this machine as {} now, which the next boot provisions",
+                        found.instance_id
+                    ));
+                    break;
                 }
                 Some(Ok(found)) if self.is_in(&found) => return Ok(found),
                 Some(Ok(_)) => last = Error::new("the datasource does not know it"),
@@ -156,8 +161,7 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::instance::state;
-    use crate::root::{Attr, Use};
+    use crate::root::Use;
 
     fn instance(network: &str) -> Instance {
         let network = Some(NetworkData::Cloud(yaml::parse("t", network).unwrap()));
@@ -262,5 +266,16 @@ mod tests {
         let (_dir, mut root, machine) = tree(config, "version: 2\nethernets: {eth0: {dhcp4: true}}\n");
         let errors = added(&mut root, &machine, PATH);
         assert_eq!(errors, ["the network device eth1 is not configured: the datasource does not know it"]);
+        assert!(!root.exists(state::ANOTHER));
+    }
+
+    #[test]
+    fn another_instance_is_left_to_the_next_boot() {
+        let (dir, mut root, machine) = tree("updates: {network: {when: [hotplug]}}\n", SEED);
+        dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: i-2\n");
+        let errors = added(&mut root, &machine, PATH);
+        let problem = "the datasource knows this machine as i-2 now, which the next boot provisions";
+        assert_eq!(errors, [format!("the network device eth1 is not configured: {problem}")]);
+        assert!(root.exists(state::ANOTHER));
     }
 }

@@ -7,6 +7,7 @@ use super::image::disabled;
 use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
+use super::refresh::Answer;
 use super::web::Includes;
 use super::{
     LOG_GROUP, append_log, append_to_log, apply, commit, config, feedback, part_handlers, password, provision, recover,
@@ -114,7 +115,7 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
     let mut status = Status::load(root);
     status.note_killed(name);
     status.begin(name, start);
-    let Some(instance) = options.instance(root) else {
+    let Some(mut instance) = options.instance(root) else {
         log::info!("there is no instance: nothing to do in the stage {name}");
         let mut report = recovered;
         status.end(name, &report);
@@ -131,7 +132,25 @@ pub fn stage(root: &mut Root, machine: &Machine, stage: Stage, options: &Options
     commit(root, &mut boot.report);
     rescue(&status, root, &mut boot.report);
     let event = Event::start(label, what);
-    let (instance, passwords) = run(root, &mut boot, instance, stage, &status.recoverable());
+    boot.config = combined(root, &mut boot);
+    let mut is_changed = false;
+    if stage == Stage::Init && boot.config.is_some() {
+        match refresh::refresh(root, &mut boot, &instance) {
+            Answer::Same => {}
+            Answer::Changed(found) => (instance, is_changed) = (found, true),
+            Answer::Another(found) => {
+                let errors = apply::another(root, machine, options, found.clone());
+                status = Status::load(root);
+                status.begin(name, start);
+                boot.report.keep(status.save(root));
+                errors.iter().for_each(|e| boot.report.error(e));
+                boot.config = combined(root, &mut boot);
+                instance = found;
+            }
+        }
+        boot.log();
+    }
+    let (instance, passwords) = run(root, &mut boot, instance, is_changed, stage, &status.recoverable());
     commit(root, &mut boot.report);
     if stage == Stage::Init {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
@@ -211,21 +230,16 @@ pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<
     boot.errors()
 }
 
-/// Does the stage's work. Returns the instance, as its source now describes it, and the random passwords that
-/// are now set.
+/// Does the stage's work, where `changed` says that the instance changed since the local stage. Returns the instance, and the random
+/// passwords that are now set.
 fn run(
     root: &mut Root,
     boot: &mut Boot,
     instance: Instance,
+    changed: bool,
     stage: Stage,
     known: &[String],
 ) -> (Instance, Vec<(String, String)>) {
-    boot.config = combined(root, boot);
-    let refreshed =
-        if stage == Stage::Init && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
-    boot.log();
-    let changed = refreshed.is_some();
-    let instance = refreshed.unwrap_or(instance);
     if changed {
         // Stages that the local stage found idle may have work now.
         Run::new(root, boot, &instance).mark_idle();
@@ -411,7 +425,7 @@ mod tests {
             let user_data = Some(format!("#cloud-config\n{config}").into_bytes().into());
             let instance = Instance { instance_id: id.into(), user_data, ..Instance::default() };
             let mut boot = Boot::new(&root, &machine, &Options::default(), &crate::system::Nothing);
-            let (_, passwords) = run(&mut root, &mut boot, instance, Stage::Init, &[]);
+            let (_, passwords) = run(&mut root, &mut boot, instance, false, Stage::Init, &[]);
             let hash = root.text("/etc/shadow").split(':').nth(1).unwrap_or_default().to_owned();
             (passwords, hash, root.exists(run_dir::RANDOM_PASSWORDS))
         };

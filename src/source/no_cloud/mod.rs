@@ -28,6 +28,7 @@ pub static SOURCE: Source = Source {
     service: Some(service::job),
     has_no_address: true,
     seed: Some(|_, files, place| seed::of_files(files, place)),
+    read_on_boot: true,
     drive_is_due: Some(marks::serial_says_no_cloud),
     settings: &[
         ("seedfrom", "a URL or a folder with meta-data, user-data, vendor-data and network-config"),
