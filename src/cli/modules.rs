@@ -3,6 +3,8 @@
 use super::program::Program;
 use super::real_root;
 use super::verb::Verb;
+use crate::base::deprecated;
+use crate::base::logging::DEPRECATED;
 use crate::root::Stage;
 use crate::stage::later;
 use argh::{ArgsInfo, FromArgs};
@@ -27,6 +29,9 @@ fn stage(name: &str) -> Result<Stage, String> {
 
 impl Verb for Modules {
     fn run(self, program: &Program) -> ExitCode {
+        if self.mode == Stage::Init {
+            log::info!(target: DEPRECATED, "{}", deprecated::MODE_INIT.about(""));
+        }
         real_root::run(program, &self.file, |root, machine, asked| later::stage(root, machine, self.mode, asked))
     }
 }

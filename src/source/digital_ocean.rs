@@ -8,6 +8,7 @@ use super::documents::{
 use super::search::{Found, Search};
 use super::service::{Job, RETRIES, TIMEOUT, text_setting};
 use super::table::Source;
+use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
 use crate::document::{Map, Value};
@@ -18,6 +19,7 @@ pub static SOURCE: Source = Source {
     name: "DigitalOcean",
     marks: &[Mark::vendor("DigitalOcean")],
     service: Some(service_job),
+    deprecated: |_, _, report| report.deprecated(deprecated::DIGITAL_OCEAN.about("")),
     settings: &[("metadata_url", "the address of the metadata document"), TIMEOUT, RETRIES],
     docs: "DigitalOcean. Read from http://169.254.169.254/metadata/v1.json, with a link-local address where the link has no DHCP. \
         The public interface is named eth0 and the private one eth1. Droplets of newer images have a config drive, which \

@@ -137,6 +137,8 @@ pub struct Source {
     pub labels_disks: bool,
     /// Metadata that it has only in the running system.
     pub late: Option<Late>,
+    /// Reports what is deprecated about how it was named or about its instance ([`crate::base::deprecated`]).
+    pub deprecated: fn(&Machine, &Instance, &mut Report),
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
     /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its documentation says that they
@@ -196,6 +198,7 @@ impl Source {
         omits_devices: false,
         labels_disks: false,
         late: None,
+        deprecated: |_, _, _| (),
         updates: &[Update::NewInstance],
         read_on_boot: false,
         password_server: None,

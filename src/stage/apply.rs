@@ -10,6 +10,7 @@ use super::{
     Options, PROVISIONING, append_log, commit, credentials, handover, network, own_log, paths, provision, recover,
     refresh, rescue, welcome,
 };
+use crate::base::deprecated;
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -135,7 +136,6 @@ pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Opti
     after_nothing(root, machine, options, find::find_service, true)
 }
 
-/// Runs the local stage with what `find` finds, if this boot has no instance yet; `late` as in
 /// The local stage, run from the network stage where the datasource knows the machine as this other instance now. Returns the
 /// errors.
 pub fn another(root: &mut Root, machine: &Machine, options: &Options, instance: Instance) -> Vec<String> {
@@ -149,6 +149,7 @@ pub fn another(root: &mut Root, machine: &Machine, options: &Options, instance: 
     in_real_root(root, boot, Outcome::Read(Box::new(Found { instance, place })), stage, true)
 }
 
+/// Runs the local stage with what `find` finds, if this boot has no instance yet; `late` as in
 /// [`in_real_root`].
 fn after_nothing(
     root: &mut Root,
@@ -255,8 +256,8 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             instance.machine_uuid = boot.machine.uuid();
             source::describe(&mut instance);
             warn_of_problems(boot, &instance, &place);
-            log::debug!("Detected {}", instance.class);
             boot.report.keep(root.remove(state::ANOTHER));
+            log::debug!("Detected {}", instance.class);
             (instance, Some(place))
         }
     };
@@ -327,6 +328,13 @@ fn record(root: &mut Root, boot: &mut Boot, done: &Done) {
 }
 
 fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
+    let cmdline = &boot.machine.cmdline;
+    if let Some(name) = ["ci.ds", "ci.datasource"].into_iter().find_map(|key| cmdline.value(key)) {
+        boot.report.deprecated(deprecated::CMDLINE_NAME.about(name.split(';').next().unwrap_or_default()));
+    }
+    if let Some(source) = source::named(&instance.source) {
+        (source.deprecated)(boot.machine, instance, &mut boot.report);
+    }
     for problem in &instance.problems {
         boot.report.warn(format_args!("{place}: {problem}"));
     }

@@ -7,6 +7,8 @@ pub mod boot;
 pub mod config;
 mod credentials;
 mod demand;
+#[cfg(test)]
+mod deprecations;
 mod diff;
 mod feedback;
 pub mod find;

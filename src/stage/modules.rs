@@ -3,6 +3,7 @@
 use super::again::{Before, has_early_commands};
 use super::boot::Boot;
 use super::commit;
+use crate::base::deprecated;
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::report::Report;
@@ -90,13 +91,13 @@ fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
         return None;
     };
     let frequency = frequency.as_deref().map(str::trim).filter(|word| !word.is_empty());
-    let frequency = frequency.map(Frequency::named).unwrap_or(Some(module.frequency));
-    if frequency.is_none() {
-        report.warn(format_args!(
-            "module {name}: expected always, once-per-instance or once: its default frequency is used"
-        ));
+    if let Some(word) = frequency.filter(|word| Frequency::named(word).is_none()) {
+        report.deprecated(deprecated::FREQUENCY.about(&format!("{name} has an unknown frequency {word}")));
     }
-    Some(Entry { module, frequency: frequency.unwrap_or(module.frequency), args })
+    if let Some(names) = module::renamed(&name) {
+        report.deprecated(deprecated::RENAMED.about(&names));
+    }
+    Some(Entry { module, frequency: frequency.and_then(Frequency::named).unwrap_or(module.frequency), args })
 }
 
 /// The module that an entry of a list names.
@@ -504,7 +505,6 @@ fn mark(module: &Module, half: Half) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Severity;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::drive::devices::Places;
@@ -699,7 +699,7 @@ mod tests {
         let read = |text: &str, half| {
             let mut report = Report::new();
             let found = entry(&yaml::parse("t", text).unwrap(), half, &mut report);
-            (found.map(|e| (e.module.name, e.args.join(" "))), report.texts(Severity::Warning).len())
+            (found.map(|e| (e.module.name, e.args.join(" "))), report.entries().len())
         };
         for (text, args) in [("[runcmd, always, a, 5]", "a 5"), ("{name: runcmd, args: [a, b]}", "a b"), ("runcmd", "")]
         {

@@ -25,10 +25,11 @@ pub static SOURCE: Source = Source {
     )],
     labels: &[marks::LABEL],
     read: Some(seed::read),
+    deprecated: marks::deprecated,
     service: Some(service::job),
     has_no_address: true,
-    seed: Some(|_, files, place| seed::of_files(files, place)),
     read_on_boot: true,
+    seed: Some(|_, files, place| seed::of_files(files, place)),
     drive_is_due: Some(marks::serial_says_no_cloud),
     settings: &[
         ("seedfrom", "a URL or a folder with meta-data, user-data, vendor-data and network-config"),
