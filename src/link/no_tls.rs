@@ -2,8 +2,8 @@
 
 use crate::base::error::{Error, Result};
 use crate::link::dns::UplinkResolver;
+use crate::link::http::TlsFiles;
 use crate::link::tcp::LinkConnector;
-use std::path::PathBuf;
 use ureq::Agent;
 use ureq::config::Config as AgentConfig;
 
@@ -13,7 +13,7 @@ pub enum Config {}
 
 /// # Errors
 /// Always.
-pub fn config(_: &[PathBuf]) -> Result<Config> {
+pub fn config(_: &TlsFiles) -> Result<Config> {
     Err(Error::new("this build of prepivot leaves https out: use http, or a build with TLS"))
 }
 

@@ -1,14 +1,16 @@
 //! TLS for the HTTP client: rustls with ring. Certificates are checked at a plausible time even if the clock
 //! is wrong.
 //!
-//! rustls's default provider also has ChaCha20 and keys for client certificates, which are not used here and
-//! take 90 KB.
+//! rustls's default provider also has ChaCha20, and more kinds of keys for client certificates, which are not used here and take
+//! 90 KB.
 
 use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::base::random;
 use crate::link::dns::UplinkResolver;
+use crate::link::http::TlsFiles;
 use crate::link::tcp::LinkConnector;
+use crate::link::tls_own;
 use crate::link::tls_p256 as p256;
 use crate::link::tls_x25519::X25519;
 use rustls::client::ClientConfig;
@@ -42,17 +44,17 @@ pub fn agent(settings: AgentConfig, connector: LinkConnector, resolver: UplinkRe
     Agent::with_parts(settings, connector.chain(TlsConnector(tls)), resolver)
 }
 
-/// The configuration with the CA certificates in the first of `ca_files` that exists.
+/// The configuration with the CA certificates in the first of the files that exists.
 ///
 /// Certificates are checked at the latest of the clock's time, the program's build, and the last change of
 /// that file: a machine without a clock battery starts in 1970, when no certificate was valid.
 ///
 /// # Errors
 /// None of the files exists, or the first has no certificate.
-pub fn config(ca_files: &[PathBuf]) -> Result<Config> {
-    let found = ca_files.iter().find_map(|path| Some((path, std::fs::read(path).ok()?)));
+pub fn config(files: &TlsFiles) -> Result<Config> {
+    let found = files.authorities.iter().find_map(|path| Some((path, std::fs::read(path).ok()?)));
     let Some((path, pem)) = found else {
-        let names: Vec<_> = ca_files.iter().map(|p| p.display().to_string()).collect();
+        let names: Vec<_> = files.authorities.iter().map(|p| p.display().to_string()).collect();
         return Err(Error::new(format!("https needs CA certificates: none of {} exists", names.join(", "))));
     };
     let mut roots = RootCertStore::empty();
@@ -60,13 +62,38 @@ pub fn config(ca_files: &[PathBuf]) -> Result<Config> {
     if added == 0 {
         return Err(Error::new(format!("{}: expected certificates in PEM, found none", path.display())));
     }
-    configured(roots, earliest(path))
+    configured(roots, earliest(path), &files.own)
 }
 
-fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Config> {
+/// The first certificate of the machine in these folders, with its key. A folder without both is not used.
+fn own(folders: &[PathBuf]) -> Option<(PathBuf, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let file = |name: &str| {
+        folders.iter().map(|folder| folder.join(name)).find_map(|path| Some((std::fs::read(&path).ok()?, path)))
+    };
+    let (certificate, path) = file("cert.pem")?;
+    let key = file("key.pem").map_or_else(|| certificate.clone(), |(key, _)| key);
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate).filter_map(|c| c.ok()).collect();
+    let key = PrivateKeyDer::from_pem_slice(&key).ok().filter(|_| !chain.is_empty());
+    if key.is_none() {
+        log::warn!(
+            "{}: expected a certificate in PEM, and its key in key.pem beside it: it is not used",
+            path.display()
+        );
+    }
+    Some((path, chain, key?))
+}
+
+fn configured(roots: RootCertStore, earliest: SystemTime, folders: &[PathBuf]) -> Result<Config> {
     let builder = ClientConfig::builder_with_details(Arc::new(provider()), Arc::new(Clock { earliest }));
     let builder = builder.with_safe_default_protocol_versions().map_err(|e| Error::new(e.to_string()))?;
-    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+    let builder = builder.with_root_certificates(roots);
+    if let Some((path, chain, key)) = own(folders) {
+        match builder.clone().with_client_auth_cert(chain, key) {
+            Ok(config) => return Ok(Arc::new(config)),
+            Err(e) => log::warn!("{}: it is not used: {e}", path.display()),
+        }
+    }
+    Ok(Arc::new(builder.with_no_client_auth()))
 }
 
 /// A time in the past: when the program was built and the file was written.
@@ -246,8 +273,8 @@ impl SecureRandom for System {
 }
 
 impl KeyProvider for System {
-    fn load_private_key(&self, _: PrivateKeyDer<'static>) -> std::result::Result<Arc<dyn SigningKey>, rustls::Error> {
-        Err(rustls::Error::General("client certificates are not supported".into()))
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> std::result::Result<Arc<dyn SigningKey>, rustls::Error> {
+        tls_own::load(&key)
     }
 }
 
@@ -299,14 +326,83 @@ mod tests {
         -----END PRIVATE KEY-----\n\
         ";
 
+    const OWN_RSA: &str = "\
+        -----BEGIN CERTIFICATE-----\n\
+        MIICyzCCAbOgAwIBAgIBATANBgkqhkiG9w0BAQsFADARMQ8wDQYDVQQDDAZjbGll\n\
+        bnQwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBExDzANBgNVBAMM\n\
+        BmNsaWVudDCCASIwDQYJKoZIhvcNAQEBBQADggEPADCCAQoCggEBAMj//bYP7Idd\n\
+        cbZ43sui+7cYCXYH3grCudycTkOvKqLGsQ4EnZfkffRwBGzYzEHAiAfGx3CKYr5l\n\
+        PieIkvt67+Y/Bne/kxyBmDtvoCmaex+htdF6XJt/qiSZWFwj8IwYylTOMe8kwu5H\n\
+        Stqwthd7siw2vQ2dO3tzXH+cmiEvzDEw8yWHwiK+P/XPpe6fL8JO2iykZCBMQy6w\n\
+        357wBd4yeuvO1ThPOvP5Qh/xuuuQtMUJ7grgGn7RSiBvr+k0rXMD3O61C8j6SiuR\n\
+        6RBJ8rQDSJa239bimSMCE+/nKSUpD0Wc0F6sC2II7XMjatf+Rl8mha0GqDTnBiVO\n\
+        /W5Xi2E9E6MCAwEAAaMsMCowCQYDVR0TBAIwADAdBgNVHQ4EFgQUV2y7lg2vu9zS\n\
+        sNJwYtkyOdgqvk8wDQYJKoZIhvcNAQELBQADggEBAL5HhdL7bKPcyUYar0zV+nVi\n\
+        QBZrBbpW3i2uS0vIMStuXm9Znac166G3nBIZakQiksMR97njyBqyoz5aycw/WuiI\n\
+        jTmgl4S3R06tKTguR6avBTpIIYKAD1Oa4WJWwRFFLMK9VjzktLs2sfzAFTUuykqi\n\
+        5IWsZTErvKjDNbPO9ikh1RhEi8CFgdBRTDe9QhW7k6zpEhYgwEFYiK4mTRtPjkPQ\n\
+        EO63vxQiiKZLAGUPmhlbTuZRbmvbXHMNlbHCAL+0KbOqFtpSDNLfjbnDolDYCsCL\n\
+        tH9xi4xzpKQ0AjV7p9c6j1OLn6bXGNKRpNnraZYZq8QEHFyJVoalwnuyqbAGgO8=\n\
+        -----END CERTIFICATE-----\n\
+        ";
+    const OWN_RSA_KEY: &str = "\
+        -----BEGIN RSA PRIVATE KEY-----\n\
+        MIIEogIBAAKCAQEAyP/9tg/sh11xtnjey6L7txgJdgfeCsK53JxOQ68qosaxDgSd\n\
+        l+R99HAEbNjMQcCIB8bHcIpivmU+J4iS+3rv5j8Gd7+THIGYO2+gKZp7H6G10Xpc\n\
+        m3+qJJlYXCPwjBjKVM4x7yTC7kdK2rC2F3uyLDa9DZ07e3Ncf5yaIS/MMTDzJYfC\n\
+        Ir4/9c+l7p8vwk7aLKRkIExDLrDfnvAF3jJ6687VOE868/lCH/G665C0xQnuCuAa\n\
+        ftFKIG+v6TStcwPc7rULyPpKK5HpEEnytANIlrbf1uKZIwIT7+cpJSkPRZzQXqwL\n\
+        YgjtcyNq1/5GXyaFrQaoNOcGJU79bleLYT0TowIDAQABAoIBAEdaYNWdx4iySmjN\n\
+        dcHyhMsVlF47Ir7NK6++KSZr64XHZRkl2FAQhAofLeL5/2CkGWYxUaGI7s7KIAtm\n\
+        t07g8ILbAs/FyVKISuNmmAPM3EJ5ZJMNjgyBgIPnj+99rqn9Lu52GFHdyflOg6so\n\
+        qiuh9LkvYWOQ2onThRWkIS8Aycr4BRTRAvLFBg1/6+PHIgoIQbcDsye4K4CYUD0F\n\
+        KBoXBe+uJ8lODmlbywd1jjhVHen+9vTnnD5uv253dD93DBWTYKPfnP8wB02BmgAh\n\
+        HxtvHmeyeQbOBtjbNQqmbgQMFE6gF4rKzZ745rSWvZOwP522+b1qBuqQ9VhDiMa4\n\
+        LEhGd5ECgYEA82O3aiWMIiqd/+ntzTmG5IWnI7EcJefrp5+O2hRWEPnaK6Z52m1G\n\
+        gEk23ZNGuzhTg9Jm0HPnlWlMg90ngAXC5yEE1HnQMx/R8PlFuLVa3bfYlxfLm0kz\n\
+        yn+Uw5ROCIKZuJfWPUpfNnJAscxIgkL6xohlCdOuJkZdBba4GrFq82sCgYEA02oG\n\
+        koJGNgScfVz2xqTLCxs/0mpJqZNbm4Weq0vQEUUb+/th3SNScBykBkprr/HqHFDw\n\
+        jmLG9TdoglxR46PypREgf661d8i9GkJbyn/ngNBbFzR3FyCivx0Hr4QiYZbT+TAU\n\
+        0YRcv3LpXgH+52vR3/Oidlpbdb/LkIAOD1UhpqkCgYAFEb2fO1r41zRlQSUP0jPq\n\
+        DJKXnre8XmE9I4ihKC1Guz19DUGaeA4w29WFteySN7EdnMNBcjiPlxrd4DxTYUtW\n\
+        7wwftM3OUspXn4mBOF3FInAjbX5zJIosnI2nqS4a5UV4X8k5i5QCGU0ZpuyXsfdx\n\
+        LSQVmVAWQf7sAItDGxDkMwKBgD6sG66q9+1jiJCRUoaoq5hrR4w0/glLKcj834Cg\n\
+        RNoZxqX4a5aGthWOKAHFZg8Og/xI8kcDeT+QYWbjv1LgczoDzcKMJDeSRpzWNyfc\n\
+        quBA5AAJCZTNk/Fbxb9+SELt14Dzg/hoaKZIhm3b4ZjxGZJuQycauio55Tq8+24I\n\
+        KqWhAoGAez20ZF1m9zpjKsUjtvmJHozLW+8Mm22McT5l54gfjigrsFEdOvJdLz55\n\
+        zTzbaTSyycEhBX05ggmkUs17syQ3zipX2Alh5grypPhgIQ9uVcuRLzspufNpK9UI\n\
+        hONUXKB+KYJXUWHI0+w2BJHguU/iWxw7RHPmzrHsuzN2Evj5uOQ=\n\
+        -----END RSA PRIVATE KEY-----\n\
+        ";
+
     /// Asks a server on loopback that has the certificate, trusts it, and checks it at `earliest` or later.
     fn ask(certificate: &str, earliest: SystemTime) -> std::result::Result<String, String> {
+        ask_with(certificate, earliest, None, &[])
+    }
+
+    /// The same with the machine's certificate of these folders, where the server wants one that `clients` signed.
+    fn ask_with(
+        certificate: &str,
+        earliest: SystemTime,
+        clients: Option<&str>,
+        own: &[PathBuf],
+    ) -> std::result::Result<String, String> {
         let parsed = || CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder =
-            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let server = builder.with_no_client_auth().with_single_cert(vec![parsed()], key).unwrap();
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+                let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
+        let server = builder.with_single_cert(vec![parsed()], key).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let thread = std::thread::spawn(move || {
@@ -321,7 +417,7 @@ mod tests {
         let mut roots = RootCertStore::empty();
         roots.add(parsed()).unwrap();
         let chain = ().chain(ureq::unversioned::transport::TcpConnector::default());
-        let connector = chain.chain(TlsConnector(configured(roots, earliest).unwrap()));
+        let connector = chain.chain(TlsConnector(configured(roots, earliest, own).unwrap()));
         let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(20))).build();
         let resolver = ureq::unversioned::resolver::DefaultResolver::default();
         let agent = ureq::Agent::with_parts(config, connector, resolver);
@@ -350,16 +446,40 @@ mod tests {
     }
 
     #[test]
+    fn machines_certificate_is_shown_to_servers_that_ask() {
+        let ask = |clients: &str, own: &[PathBuf]| ask_with(VALID_2020_TO_2120, UNIX_EPOCH, Some(clients), own);
+        let dir = crate::base::testing::TempDir::new("tls-own");
+        let folder = |name: &str| dir.0.join(name);
+        assert!(ask(VALID_2020_TO_2120, &[folder("none")]).is_err());
+        // On P-256, with the key beside it.
+        dir.write("p256/cert.pem", VALID_2020_TO_2120);
+        dir.write("p256/key.pem", KEY);
+        assert_eq!(ask(VALID_2020_TO_2120, &[folder("none"), folder("p256")]).as_deref(), Ok("hi"));
+        // RSA, in one file.
+        dir.write("rsa/cert.pem", &format!("{OWN_RSA}{OWN_RSA_KEY}"));
+        assert_eq!(ask(OWN_RSA, &[folder("rsa")]).as_deref(), Ok("hi"));
+        // What cannot be used is left out, and a server that asks for none is asked all the same.
+        dir.write("bad/cert.pem", "nothing");
+        assert_eq!(ask_with(VALID_2020_TO_2120, UNIX_EPOCH, None, &[folder("bad")]).as_deref(), Ok("hi"));
+        dir.write("half/cert.pem", OWN_RSA);
+        assert_eq!(ask_with(VALID_2020_TO_2120, UNIX_EPOCH, None, &[folder("half")]).as_deref(), Ok("hi"));
+    }
+
+    #[test]
     fn the_authorities_file() {
         let dir = crate::base::testing::TempDir::new("tls");
         let (missing, file) = (dir.0.join("a"), dir.0.join("b"));
-        let error = config(std::slice::from_ref(&missing)).unwrap_err().to_string();
+        let files = |authorities: &[&PathBuf]| TlsFiles {
+            authorities: authorities.iter().map(|path| (*path).clone()).collect(),
+            own: Vec::new(),
+        };
+        let error = config(&files(&[&missing])).unwrap_err().to_string();
         assert!(error.starts_with("https needs CA certificates: none of "), "{error}");
         std::fs::write(&file, "nothing").unwrap();
-        let error = config(&[missing.clone(), file.clone()]).unwrap_err().to_string();
+        let error = config(&files(&[&missing, &file])).unwrap_err().to_string();
         assert!(error.ends_with("/b: expected certificates in PEM, found none"), "{error}");
         std::fs::write(&file, VALID_2020_TO_2120).unwrap();
-        assert!(config(&[missing, file.clone()]).is_ok());
+        assert!(config(&files(&[&missing, &file])).is_ok());
         assert!(earliest(&file) > UNIX_EPOCH + Duration::from_secs(1_600_000_000));
     }
 

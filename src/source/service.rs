@@ -1,12 +1,12 @@
 //! Services on the network: what a source declares about its service, and how all are asked in parallel.
 
 use super::search::{Found, Search, parameters};
+use super::table::named;
 use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::DsMode;
-use crate::link::http::{Client, Limits, Redirects};
+use crate::link::http::{Client, Limits, Redirects, TlsFiles};
 use crate::link::{Session, Uplink, http};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The URLs to ask over an uplink that is ready.
@@ -43,7 +43,7 @@ impl Job {
 
 /// Asks all services over every uplink of the session at once. Services that share a URL are asked in order.
 /// None, with the reasons as problems, if none answers.
-pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files: &[PathBuf]) -> Option<Found> {
+pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, files: &TlsFiles) -> Option<Found> {
     let urls = |uplink: &Uplink| {
         let mut all: Vec<String> = Vec::new();
         for url in jobs.iter().flat_map(|job| (job.urls)(uplink)) {
@@ -79,7 +79,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, ca_files:
             .iter()
             .any(|job| job.redirects == Redirects::SameOrigin && (job.urls)(uplink).iter().any(|u| u == url));
         let redirects = if strict { Redirects::SameOrigin } else { Redirects::Any };
-        http::Settings { redirects, ca_files: ca_files.to_vec() }
+        http::Settings { redirects, files: files.clone() }
     };
     let answer = session.ask(&settings, &urls, &fetch);
     for warning in session.findings().take().entries() {
@@ -125,9 +125,20 @@ pub(super) const TIMEOUT: (&str, &str) = ("timeout", "seconds for one request");
 pub(super) const RETRIES: (&str, &str) =
     ("retries", "how often a document is asked for again once the service has answered");
 
+pub(super) const BETWEEN: (&str, &str) = ("sec_between_retries", SECONDS_BETWEEN);
+pub(super) const SECONDS_BETWEEN: &str =
+    "seconds before a document is asked for again, instead of a time that grows to 8 s";
+/// The names of that setting.
+const BETWEEN_NAMES: [&str; 4] = [BETWEEN.0, "wait", "wait_retry", "sleep_time"];
+
 /// How long a service is asked according to the image (cloud-init's documentation of each datasource). A
 /// value that is not a number is reported and ignored.
 pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
+    for key in named(source).map(|source| source.unused).unwrap_or_default() {
+        if search.settings(source).is_some_and(|settings| settings.get(key).is_some()) {
+            log::info!("datasource: {source}: {key} has no effect here (prepivot-differences(7))");
+        }
+    }
     let mut number = |key: &str| {
         let value = search.settings(source)?.get(key).filter(|v| !v.is_null())?;
         let number = value.text().and_then(|t| t.trim().parse::<i64>().ok());
@@ -141,6 +152,7 @@ pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
         search: number("max_wait").map(seconds),
         attempt: number("timeout").map(seconds).filter(|t| !t.is_zero()),
         retries: number("retries").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
+        between: BETWEEN_NAMES.into_iter().find_map(number).map(seconds),
         marked: search.marked,
     }
 }
@@ -163,14 +175,18 @@ mod tests {
     fn how_long_a_service_is_asked() {
         let dir = TempDir::new("limits");
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
-        let text = "datasource: {OpenStack: {max_wait: -1, timeout: '7', retries: 2}, Ec2: {max_wait: soon, timeout: 0, retries: null}}";
+        let text = "datasource: {OpenStack: {max_wait: -1, timeout: '7', retries: 2}, Ec2: {max_wait: soon, timeout: 0, retries: null}, \
+                    GCE: {sec_between_retries: 3}, Vultr: {wait: 1}, NWCS: {wait_retry: 5}, Hetzner: {sleep_time: '2'}}";
         let config = yaml::parse("t", text).unwrap();
         let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::ZERO));
         let seconds = |n| Some(Duration::from_secs(n));
         assert_eq!(
             limits(&mut search, "OpenStack"),
-            Limits { search: seconds(0), attempt: seconds(7), retries: Some(2), marked: true }
+            Limits { search: seconds(0), attempt: seconds(7), retries: Some(2), between: None, marked: true }
         );
+        for (source, between) in [("GCE", 3), ("Vultr", 1), ("NWCS", 5), ("Hetzner", 2)] {
+            assert_eq!(limits(&mut search, source).between, seconds(between), "{source}");
+        }
         search.marked = false;
         assert_eq!(limits(&mut search, "NoCloud"), Limits::default());
         assert_eq!(search.problems().len(), 0);

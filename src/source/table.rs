@@ -163,6 +163,8 @@ pub struct Source {
     /// The keys of its settings in the image's configuration (`datasource: {NAME: …}`) and their meaning, for
     /// the manual.
     pub settings: &'static [(&'static str, &'static str)],
+    /// Settings of cloud-init's that have no effect here, which is logged if they are given.
+    pub unused: &'static [&'static str],
     /// A paragraph for the manual: what the source is and what it reads.
     pub docs: &'static str,
 }
@@ -207,6 +209,7 @@ impl Source {
         needs_network: None,
         publish_host_keys: None,
         settings: &[],
+        unused: &[],
         docs: "",
     };
 

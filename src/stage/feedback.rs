@@ -7,7 +7,7 @@ use crate::base::error::Result;
 use crate::document::Value;
 use crate::instance::status::Status;
 use crate::instance::{Frequency, Instance, state};
-use crate::link::http::{Client, Redirects, Settings, ca_files};
+use crate::link::http::{Client, Redirects, Settings, TlsFiles};
 use crate::module::{self, Role};
 use crate::root::{Attr, Root};
 use crate::source::{self, Live, Source};
@@ -123,7 +123,7 @@ fn with_live(
     failed: Option<String>,
     act: impl FnOnce(&mut Live) -> Result<()>,
 ) -> Result<()> {
-    let settings = Settings { redirects: Redirects::SameOrigin, ca_files: ca_files(root.path()) };
+    let settings = Settings { redirects: Redirects::SameOrigin, files: TlsFiles::of(root.path()) };
     let client = Client::system(&settings, Deadline::after(LIMIT))?;
     let machine = boot.machine;
     let (config, report) = boot.config_and_report();

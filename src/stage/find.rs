@@ -88,8 +88,8 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
         raise: false,
     };
     let mut session = link::Session::open(&settings, search.deadline)?;
-    let ca_files = link::http::ca_files(search.root.path());
-    let found = service::ask(search, jobs, &mut session, &ca_files);
+    let files = link::http::TlsFiles::of(search.root.path());
+    let found = service::ask(search, jobs, &mut session, &files);
     found.ok_or_else(|| Error::new(search.problems().join("; ")))
 }
 
@@ -337,7 +337,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
             return None;
         }
     };
-    let ca_files = link::http::ca_files(search.root.path());
+    let files = link::http::TlsFiles::of(search.root.path());
     let (stopper, cancel) = (session.stopper(), Cancel::new().ok()?);
     let (found, appeared) = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -347,7 +347,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
             }
             appeared
         });
-        let found = service::ask(search, jobs, &mut session, &ca_files);
+        let found = service::ask(search, jobs, &mut session, &files);
         cancel.cancel();
         (found, waiter.join().unwrap_or(false))
     });

@@ -8,7 +8,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::Result;
 use crate::document::{Map, Value};
 use crate::instance::Instance;
-use crate::link::http::{Client, Redirects, Settings};
+use crate::link::http::{Client, Redirects, Settings, TlsFiles};
 use crate::link::route;
 use crate::root::Root;
 use crate::source::{self, password_server};
@@ -39,7 +39,7 @@ fn ask(url: &str) -> Result<Option<Value>> {
     let deadline = Deadline::after(UNASKED);
     // A network that is not up yet is no answer.
     route::wait(url, deadline);
-    let client = Client::system(&Settings { redirects: Redirects::SameOrigin, ca_files: Vec::new() }, deadline)?;
+    let client = Client::system(&Settings { redirects: Redirects::SameOrigin, files: TlsFiles::default() }, deadline)?;
     password_server::ask(&client, url)
 }
 

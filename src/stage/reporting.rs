@@ -15,7 +15,7 @@ use crate::base::report::Report;
 use crate::document::{Map, Value, json};
 use crate::instance::status;
 use crate::link::http::oauth::OAuth;
-use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
+use crate::link::http::{Client, Redirects, Request, Settings, TlsFiles, refused};
 use crate::root::Root;
 use crate::root::run_dir::{Applied, Record};
 use std::collections::HashMap;
@@ -106,7 +106,7 @@ pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Op
     measure(&mut events);
     let deadline = Deadline::after(TOTAL);
     for (name, section) in webhooks {
-        let settings = Settings { redirects: Redirects::SameOrigin, ca_files: ca_files(root.path()) };
+        let settings = Settings { redirects: Redirects::SameOrigin, files: TlsFiles::of(root.path()) };
         let sent = Client::system(&settings, deadline.at_most(LIMIT))
             .and_then(|client| send_to(&client, &section, &events, &mut boot.report));
         if let Err(e) = sent {

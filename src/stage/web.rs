@@ -3,7 +3,7 @@
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::file_url::file_path;
-use crate::link::http::{Client, Redirects, Request, Settings, ca_files, refused};
+use crate::link::http::{Client, Redirects, Request, Settings, TlsFiles, refused};
 use crate::root::Root;
 use crate::system;
 use std::path::Path;
@@ -19,7 +19,7 @@ const TRY: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
 
 fn client(deadline: Deadline) -> Result<Client> {
-    let settings = Settings { redirects: Redirects::Any, ca_files: ca_files(Path::new("/")) };
+    let settings = Settings { redirects: Redirects::Any, files: TlsFiles::of(Path::new("/")) };
     Client::system(&settings, deadline)
 }
 

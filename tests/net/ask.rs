@@ -10,7 +10,7 @@ use prepivot::base::deadline::Deadline;
 use prepivot::base::error::{Error, Result};
 use prepivot::document::{Map, Value, json};
 use prepivot::instance::cache;
-use prepivot::link::http::ca_files;
+use prepivot::link::http::TlsFiles;
 use prepivot::link::rename::{self, Rename};
 use prepivot::link::{Session, Settings, cmdline_net::Plan};
 use prepivot::machine::Machine;
@@ -77,7 +77,8 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
     search.marked = false;
     let jobs = wanted.iter().filter_map(|name| source::named(name)?.service?(&mut search)).collect();
     let mut session = Session::open(&settings, search.deadline)?;
-    let found = service::ask(&mut search, jobs, &mut session, &ca_files(folder)).or_else(|| search.take_otherwise());
+    let found =
+        service::ask(&mut search, jobs, &mut session, &TlsFiles::of(folder)).or_else(|| search.take_otherwise());
     out.insert("seconds", Value::Float(started.elapsed().as_secs_f64()));
     out.insert("requests", session.findings().requests());
     out.insert("leases", session.leases().map(|l| Value::from(format!("{l:?}"))).collect::<Vec<_>>());

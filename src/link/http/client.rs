@@ -1,7 +1,7 @@
 //! The HTTP client's policy: when a request is repeated, where a redirect may lead, and when to stop.
 
 use super::network::Network;
-use super::{Failure, Findings, Redirects, Reply, Request, Settings, Transport, Uplink};
+use super::{Failure, Findings, Redirects, Reply, Request, Settings, TlsFiles, Transport, Uplink};
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
@@ -47,6 +47,8 @@ pub struct Limits {
     pub attempt: Option<Duration>,
     /// How often a document is asked for again, once the service has answered at all.
     pub retries: Option<u32>,
+    /// How long to wait before a document is asked for again, instead of longer each time; [`FIRST_BACKOFF`] at least.
+    pub between: Option<Duration>,
     /// Whether the machine has a mark of the service. Then a response that it does not know the machine is
     /// asked for again, because it soon will.
     pub marked: bool,
@@ -74,7 +76,7 @@ pub struct Client {
 impl Client {
     /// A client that uses `uplink`, until `deadline` or until `cancel`.
     pub fn new(uplink: &Uplink, settings: &Settings, deadline: Deadline, cancel: Cancel, findings: &Findings) -> Self {
-        let network = Network::new(uplink, settings.ca_files.clone(), cancel);
+        let network = Network::new(uplink, settings.files.clone(), cancel);
         Client::over(Arc::new(network), uplink, settings.redirects, deadline, findings)
     }
 
@@ -93,7 +95,7 @@ impl Client {
     /// The process has no file descriptors left.
     pub fn socket(path: &Path, deadline: Deadline) -> Result<Self> {
         let cancel = Cancel::new().context(|| "failed to set up HTTP")?;
-        let settings = Settings { redirects: Redirects::SameOrigin, ca_files: Vec::new() };
+        let settings = Settings { redirects: Redirects::SameOrigin, files: TlsFiles::default() };
         Ok(Client::new(&Uplink::socket(path), &settings, deadline, cancel, &Findings::default()))
     }
 
@@ -182,7 +184,7 @@ impl Client {
     /// once the search for the service has to end ([`Limits::search`]), or at once if nothing says that the
     /// service is there ([`Limits::marked`]).
     pub fn wait_for_service(&self, tries: u32) -> bool {
-        let wait = self.backoff(tries.max(1), None);
+        let wait = self.between(tries.max(1), None);
         self.limits.marked && self.is_patient() && wait < self.transport.left(self.search) && self.transport.wait(wait)
     }
 
@@ -254,7 +256,7 @@ impl Client {
             reason = failure;
             tries += 1;
             let elapsed = before.saturating_sub(self.transport.left(self.deadline));
-            let mut wait = self.backoff(tries, after);
+            let mut wait = self.between(tries, after);
             let invited = after.is_some() && !self.answered.load(Ordering::Relaxed) && request.tries > tries;
             let mut late =
                 away.is_none() && request.within.is_some_and(|within| elapsed.saturating_add(wait) >= within);
@@ -311,6 +313,14 @@ impl Client {
             (false, _) => (request.tries, self.search),
             (true, Limits { retries: Some(retries), .. }) => (retries.saturating_add(1), self.deadline),
             (true, _) => (request.tries, self.deadline),
+        }
+    }
+
+    /// The wait before the next of so many tries: the service's word, the image's, or one that grows.
+    fn between(&self, tries: u32, after: Option<Duration>) -> Duration {
+        match self.limits.between.filter(|_| after.is_none()) {
+            Some(between) => between.max(FIRST_BACKOFF),
+            None => self.backoff(tries, after),
         }
     }
 
@@ -540,6 +550,21 @@ mod tests {
         let (status, tries) = ask(Limits { search: Some(Duration::from_secs(5)), ..marked }, &[(404, "")]);
         assert!(status == 0 && tries < 8, "{tries}");
         assert_eq!(ask(Limits { search: Some(Duration::ZERO), ..marked }, &[(404, ""), (200, "i-1")]), (404, 1));
+    }
+
+    #[test]
+    fn images_wait_between_tries_takes_the_place_of_a_growing_one() {
+        let took = |between: Option<u64>| {
+            let busy = (0..4).fold(Script::default(), |script, _| script.with("GET", URL, Answer::new(500, "")));
+            let (client, script) = client(busy.with("GET", URL, Answer::new(200, "")), Redirects::Any, 100);
+            let before = script.now();
+            let limits = Limits { between: between.map(Duration::from_secs), ..Limits::default() };
+            client.limited(limits).get(URL).unwrap();
+            script.now().duration_since(before).unwrap().as_secs_f64()
+        };
+        assert_eq!(took(Some(3)), 12.0);
+        assert_eq!(took(Some(0)), 1.0, "no busy loop");
+        assert!(took(None) < 6.0);
     }
 
     #[test]

@@ -186,8 +186,18 @@ pub trait Transport: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub redirects: Redirects,
-    /// Files of CA certificates in PEM. The first that exists is used, read when https is first needed.
-    pub ca_files: Vec<PathBuf>,
+    /// What https needs.
+    pub files: TlsFiles,
+}
+
+/// The files of https, which are read when that is first needed.
+#[derive(Debug, Clone, Default)]
+pub struct TlsFiles {
+    /// CA certificates in PEM: the first that exists is used.
+    pub authorities: Vec<PathBuf>,
+    /// Folders that may have a certificate of the machine, for servers that ask for one: cert.pem and key.pem, of which the
+    /// latter may be part of the former.
+    pub own: Vec<PathBuf>,
 }
 
 /// Where distributions keep their trusted CA certificates, in one file. None of the paths is a symbolic link,
@@ -200,9 +210,15 @@ const CA_FILES: [&str; 5] = [
     "etc/ssl/cert.pem",
 ];
 
-/// The certificate files of the root at `path`.
-pub fn ca_files(path: &Path) -> Vec<PathBuf> {
-    CA_FILES.iter().map(|file| path.join(file)).collect()
+/// cloud-init's folders for a certificate of the machine (cloud-init 26.2, util.py, `fetch_ssl_details`).
+const OWN_CERTIFICATE: [&str; 2] = ["var/lib/cloud/data/ssl", "var/lib/cloud/instance/data/ssl"];
+
+impl TlsFiles {
+    /// The files of the root at `path`.
+    pub fn of(path: &Path) -> TlsFiles {
+        let all = |names: &[&str]| names.iter().map(|name| path.join(name)).collect();
+        TlsFiles { authorities: all(&CA_FILES), own: all(&OWN_CERTIFICATE) }
+    }
 }
 
 /// What the clients of one search share: the number of requests, and the warnings.

@@ -2,7 +2,7 @@
 //!
 //! Proxies of the environment are not used. Headers and bodies are bounded.
 
-use super::{Failure, Reply, Request, Transport, Uplink};
+use super::{Failure, Reply, Request, TlsFiles, Transport, Uplink};
 use crate::base::cancel::Cancel;
 use crate::base::error::{Context, Error, Result};
 use crate::link::dns::UplinkResolver;
@@ -10,7 +10,6 @@ use crate::link::tcp::{self, LinkConnector};
 use crate::link::tls;
 use crate::link::url::unscoped;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 use ureq::Agent;
@@ -31,7 +30,7 @@ const USER_AGENT: &str = concat!("prepivot/", env!("CARGO_PKG_VERSION"));
 /// The network through one uplink.
 pub struct Network {
     uplink: Uplink,
-    ca_files: Vec<PathBuf>,
+    files: TlsFiles,
     cancel: Cancel,
     plain: Agent,
     tls: OnceLock<Result<tls::Config>>,
@@ -39,10 +38,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// `ca_files`: the first that exists is read when https is first needed.
-    pub fn new(uplink: &Uplink, ca_files: Vec<PathBuf>, cancel: Cancel) -> Self {
+    /// The `files` are read when https is first needed.
+    pub fn new(uplink: &Uplink, files: TlsFiles, cancel: Cancel) -> Self {
         let plain = Agent::with_parts(config().build(), connector(uplink, &cancel, None), resolver(uplink, &cancel));
-        Network { uplink: uplink.clone(), ca_files, cancel, plain, tls: OnceLock::new(), secure: OnceLock::new() }
+        Network { uplink: uplink.clone(), files, cancel, plain, tls: OnceLock::new(), secure: OnceLock::new() }
     }
 
     /// The connection pool for a request. Connections from a given local port are not reused.
@@ -63,7 +62,7 @@ impl Network {
     }
 
     fn secure(&self, port: Option<u16>) -> Result<Agent> {
-        let tls = self.tls.get_or_init(|| tls::config(&self.ca_files)).clone()?;
+        let tls = self.tls.get_or_init(|| tls::config(&self.files)).clone()?;
         let (connector, resolver) = self.parts(port);
         Ok(tls::agent(config().build(), connector, resolver, tls))
     }
@@ -178,7 +177,7 @@ mod tests {
     use std::thread::JoinHandle;
 
     fn client(uplink: &Uplink, seconds: u64) -> Client {
-        let settings = Settings { redirects: Redirects::Any, ca_files: Vec::new() };
+        let settings = Settings { redirects: Redirects::Any, files: TlsFiles::default() };
         let deadline = Deadline::after(Duration::from_secs(seconds));
         Client::new(uplink, &settings, deadline, Cancel::new().unwrap(), &Findings::default())
     }
