@@ -6,7 +6,7 @@ use super::verb::Verb;
 use crate::base::deprecated;
 use crate::base::logging::DEPRECATED;
 use crate::root::Stage;
-use crate::stage::later;
+use crate::stage::{Options, later};
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
@@ -32,6 +32,10 @@ impl Verb for Modules {
         if self.mode == Stage::Init {
             log::info!(target: DEPRECATED, "{}", deprecated::MODE_INIT.about(""));
         }
-        real_root::run(program, &self.file, |root, machine, asked| later::stage(root, machine, self.mode, asked))
+        let action = Some(self.mode).filter(|mode| *mode == Stage::Init).map(|_| "modules:init");
+        real_root::run(program, &self.file, |root, machine, asked| {
+            let asked = Options { action, files: asked.files.clone(), ..*asked };
+            later::stage(root, machine, self.mode, &asked)
+        })
     }
 }

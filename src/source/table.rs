@@ -9,7 +9,7 @@ use crate::base::report::Report;
 use crate::detect::{Candidate, Facts, Mark, Setting};
 use crate::document::Value;
 use crate::drive::Files;
-use crate::instance::Instance;
+use crate::instance::{DsMode, Instance};
 use crate::link::http::Client;
 use crate::machine::Machine;
 use crate::network::input::{DEFAULT_ORDER, Origin};
@@ -115,7 +115,7 @@ pub struct Source {
     /// Reads a tree of files in its layout, for `--seed`. None if the tree has another layout.
     pub seed: Option<ReadFiles>,
     /// What cloud-init adds to the name of its class, with `{place}` (a device, a folder, a URL), `{mode}`
-    /// (`dsmode`), `{platform}` and `{kind}` (of the place).
+    /// (`dsmode`; `{other mode}`: in brackets, if it is not net), `{platform}` and `{kind}` (of the place).
     pub described: &'static str,
     /// Whether the machine's marks say that a drive for it will appear, if there is none yet.
     pub drive_is_due: Option<fn(&Facts) -> bool>,
@@ -174,7 +174,10 @@ impl Source {
     pub fn describe(&self, instance: &Instance) -> String {
         let (kind, place) = instance.subplatform.split_once(" (").unwrap_or((&instance.subplatform, ""));
         let place = place.strip_suffix(')').unwrap_or(place);
-        let text = self.described.replace("{mode}", instance.dsmode.name()).replace("{platform}", &instance.platform);
+        let mode = instance.dsmode.name();
+        let other = if instance.dsmode == DsMode::Net { String::new() } else { format!("[dsmode={mode}]") };
+        let text = self.described.replace("{other mode}", &other).replace("{mode}", mode);
+        let text = text.replace("{platform}", &instance.platform);
         text.replace("{kind}", kind).replace("{place}", place)
     }
 
@@ -306,6 +309,14 @@ mod tests {
         assert_eq!((out.name, out.marks.len()), (included.name, included.marks.len()));
         assert!(!out.is_read() && out.seed.is_none() && out.provisioned.is_none() && out.filesystems.is_empty());
         assert!(included.is_read() && included.seed.is_some() && included.provisioned.is_some());
+    }
+
+    #[test]
+    fn another_mode_than_net_is_named() {
+        for (dsmode, expected) in [(DsMode::Net, "[seed=/dev/vda]"), (DsMode::Local, "[seed=/dev/vda][dsmode=local]")] {
+            let instance = Instance { subplatform: "config-disk (/dev/vda)".into(), dsmode, ..Instance::default() };
+            assert_eq!(no_cloud::SOURCE.describe(&instance), expected);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
 use super::{
     Options, PROVISIONING, append_log, commit, credentials, handover, network, own_log, paths, provision, recover,
-    refresh, rescue, welcome,
+    refresh, rescue, restrict_log, welcome,
 };
 use crate::base::deprecated;
 use crate::base::error::Result;
@@ -55,6 +55,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let mut done = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Also where nothing was found: the real root's first stage looks for what appears later.
     let units = boot.report.keep(handover::hand_over(&mut root, done.is_provisioned())).flatten();
+    boot.report.keep(restrict_log(&mut root));
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
     if let Some((_, provisioned)) = &mut done.provisioned {

@@ -153,6 +153,11 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
     let names = choose::names(&report, &facts);
+    if let Some((name, _)) = facts.requested.forced.as_ref().filter(|(_, place)| place.ends_with("kernel command line"))
+    {
+        let name = source::named(name).map_or(name.as_str(), |source| source.name);
+        log::debug!("Kernel command line set to use a single datasource DataSource{name}.");
+    }
     let alone = facts.requested.lists_none() && names.iter().all(|name| none::SOURCE.is_named(name));
     if alone {
         return cached

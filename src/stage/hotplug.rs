@@ -12,9 +12,10 @@ use crate::document::json;
 use crate::instance::{Frequency, Instance, NetworkData, state};
 use crate::machine::Machine;
 use crate::module::{self, Role};
-use crate::root::{Attr, Command, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage, Use};
 use crate::source;
 use crate::system::{Outside, hotplug};
+use std::path::Path;
 use std::time::Duration;
 
 /// Seconds to wait before each further try: a service learns of a device later than the machine.
@@ -32,6 +33,18 @@ pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
     later::configure(root, &mut boot, &instance);
     let (config, report) = boot.config_and_report();
     Some(hotplug::source(root, config, &instance, report).is_some())
+}
+
+/// Adds to the log what `call` logs.
+///
+/// # Errors
+/// The log cannot be written.
+pub fn log_query(call: impl FnOnce()) -> Result<()> {
+    let mut root = Root::open(Path::new("/"), Use::Tree)?;
+    drop(logging::take());
+    call();
+    append_log(&mut root, &logging::take())?;
+    root.commit().into_iter().next().map_or(Ok(()), |e| Err(e))
 }
 
 /// Configures the device at this path below /sys, if hotplug is on. Returns the errors.
@@ -161,7 +174,6 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::root::Use;
 
     fn instance(network: &str) -> Instance {
         let network = Some(NetworkData::Cloud(yaml::parse("t", network).unwrap()));

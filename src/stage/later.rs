@@ -255,7 +255,7 @@ fn run(
         Stage::Config => "modules:config",
         Stage::Final => "modules:final",
     };
-    apply::begin(boot.outside, action);
+    apply::begin(boot.outside, boot.action.unwrap_or(action));
     let before = if stage == Stage::Init { Before::look(root, boot, &instance) } else { Before::default() };
     if stage == Stage::Init {
         provision::later_files(root, &instance, &mut boot.report);

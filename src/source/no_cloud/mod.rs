@@ -16,7 +16,7 @@ use crate::detect::Mark;
 
 pub static SOURCE: Source = Source {
     name: marks::NAME,
-    described: "[seed={place}]",
+    described: "[seed={place}]{other mode}",
     aliases: &["nocloud-net"],
     marks: &[Mark::Check(
         "ds=nocloud in DMI product_serial; /var/lib/cloud/seed/nocloud or nocloud-net with meta-data and user-data; a filesystem \
