@@ -456,7 +456,7 @@ mod tests {
         dir.write("p256/key.pem", KEY);
         assert_eq!(ask(VALID_2020_TO_2120, &[folder("none"), folder("p256")]).as_deref(), Ok("hi"));
         // RSA, in one file.
-        dir.write("rsa/cert.pem", &format!("{OWN_RSA}{OWN_RSA_KEY}"));
+        dir.write("rsa/cert.pem", format!("{OWN_RSA}{OWN_RSA_KEY}"));
         assert_eq!(ask(OWN_RSA, &[folder("rsa")]).as_deref(), Ok("hi"));
         // What cannot be used is left out, and a server that asks for none is asked all the same.
         dir.write("bad/cert.pem", "nothing");

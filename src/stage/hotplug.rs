@@ -44,7 +44,7 @@ pub fn log_query(call: impl FnOnce()) -> Result<()> {
     drop(logging::take());
     call();
     append_log(&mut root, &logging::take())?;
-    root.commit().into_iter().next().map_or(Ok(()), |e| Err(e))
+    root.commit().into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Configures the device at this path below /sys, if hotplug is on. Returns the errors.

@@ -49,8 +49,8 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
 pub fn deprecated(machine: &Machine, instance: &Instance, report: &mut Report) {
     let serial = machine.dmi("product_serial").unwrap_or_default();
     let is_old = |line: &str| {
-        let names = line.split_whitespace().filter_map(|word| word.strip_prefix("ds=")?.split(';').next());
-        names.last().is_some_and(|name| name.eq_ignore_ascii_case("nocloud-net"))
+        let mut names = line.split_whitespace().filter_map(|word| word.strip_prefix("ds=")?.split(';').next());
+        names.next_back().is_some_and(|name| name.eq_ignore_ascii_case("nocloud-net"))
     };
     if is_old(machine.cmdline.text()) || is_old(&serial) {
         report.deprecated(deprecated::NOCLOUD_NET.about(""));
