@@ -13,7 +13,7 @@ use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json, to_yaml, xml, yaml};
 use prepivot::drive::{self, label};
 use prepivot::link::dhcp::{Lease, packet::Message, record};
-use prepivot::link::http::{Client, Request};
+use prepivot::link::http::{Client, Request, TlsFiles};
 use prepivot::link::{cmdline_net, dhcp, dns, leases, tls, url};
 use prepivot::machine::{Cmdline, Distro};
 use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
@@ -355,7 +355,7 @@ fn urls(data: &[u8]) {
 fn certificates(data: &[u8]) {
     in_scratch("ca.pem", |path| {
         std::fs::write(path, data).expect("failed to write the certificates");
-        let _ = tls::config(&[path.to_owned()]);
+        let _ = tls::config(&TlsFiles { authorities: vec![path.to_owned()], own: Vec::new() });
     });
 }
 
