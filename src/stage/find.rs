@@ -671,6 +671,25 @@ mod tests {
     }
 
     #[test]
+    fn source_of_the_kernel_command_line_is_logged() {
+        for (cmdline, expected) in
+            [("ds=nocloud;h=a", Some("NoCloud")), ("ci.ds=openstack", Some("OpenStack")), ("a", None)]
+        {
+            let dir = TempDir::new("find-forced");
+            dir.write("proc/cmdline", cmdline);
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[""; 0], places);
+            let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
+            let look = || drop(look(&mut search, &Value::Null, &mut drives, Deadline::after(Duration::ZERO)));
+            let messages = crate::base::logging::capture(look);
+            const TEXT: &str = "Kernel command line set to use a single datasource DataSource";
+            let found = messages.iter().find_map(|message| message.text.strip_prefix(TEXT)?.strip_suffix('.'));
+            assert_eq!(found, expected, "{cmdline}");
+        }
+    }
+
+    #[test]
     fn a_seed_is_found_where_the_kernel_shows_no_block_devices() {
         let dir = TempDir::new("find-seed");
         let seed = dir.0.join("var/lib/cloud/seed/nocloud");

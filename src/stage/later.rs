@@ -445,6 +445,20 @@ mod tests {
     }
 
     #[test]
+    fn stage_begins_under_the_name_of_its_command() {
+        for (action, expected) in [(None, "'init'"), (Some("modules:init"), "'modules:init'")] {
+            let dir = TempDir::new("later-action");
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let options = Options { action, ..Options::default() };
+            let machine = Machine::default();
+            let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+            let mut boot = Boot::new(&root, &machine, &options, &crate::system::Nothing);
+            let messages = logging::capture(|| drop(run(&mut root, &mut boot, instance, false, Stage::Init, &[])));
+            assert!(messages.iter().any(|message| message.text.contains(&format!("running {expected} at "))));
+        }
+    }
+
+    #[test]
     fn what_is_done_early_begins_no_other_boot_in_the_log() {
         let dir = TempDir::new("later-early");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();

@@ -714,6 +714,31 @@ mod tests {
     }
 
     #[test]
+    fn modules_log_what_tools_look_for() {
+        let dir = TempDir::new("modules-lines");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let config = "{no_ssh_fingerprints: true, final_message: \"one\\ntwo\"}";
+        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        let messages = crate::base::logging::capture(|| {
+            for name in ["ssh_authkey_fingerprints", "final_message"] {
+                let module = module::find(name).unwrap();
+                Run::new(&mut root, &mut boot, &instance).single(module, Some(Frequency::Always), &[]);
+            }
+        });
+        for text in [
+            "Running module ssh_authkey_fingerprints (cc_ssh_authkey_fingerprints) with frequency always",
+            "Skipping module named ssh_authkey_fingerprints, logging of SSH fingerprints disabled",
+            "Running module final_message (cc_final_message) with frequency always",
+            "one\ntwo",
+        ] {
+            assert!(messages.iter().any(|message| message.text == text), "{text}");
+        }
+    }
+
+    #[test]
     fn a_module_of_other_distributions_runs_only_where_that_is_asked_for() {
         let dir = TempDir::new("unverified");
         dir.write("etc/os-release", "ID=debian\n");
