@@ -190,7 +190,7 @@ impl<'a, 'b> Schedule<'a, 'b> {
             || self.root.exists(RANDOM_PASSWORDS)
             || self.has_boothooks
             || provision::has_later_files(self.root, instance)
-            || (!self.origin.is_read() && refresh::is_due(self.boot, instance))
+            || (!self.origin.is_read() && refresh::is_due(self.root, self.boot, instance))
     }
 
     /// Whether the final stage has work of its own: it ends a boot that changed something.

@@ -4,7 +4,6 @@ use super::call::Task;
 use super::list::entry;
 use super::*;
 use crate::base::report::Report;
-use crate::base::report::Severity;
 use crate::base::testing::TempDir;
 use crate::document::yaml;
 use crate::drive::devices::Places;
@@ -199,7 +198,7 @@ fn entries_have_arguments_and_wrong_ones_are_reported_once() {
     let read = |text: &str, half| {
         let mut report = Report::new();
         let found = entry(&yaml::parse("t", text).unwrap(), half, &mut report);
-        (found.map(|e| (e.module.name, e.args.join(" "))), report.texts(Severity::Warning).len())
+        (found.map(|e| (e.module.name, e.args.join(" "))), report.entries().len())
     };
     for (text, args) in [("[runcmd, always, a, 5]", "a 5"), ("{name: runcmd, args: [a, b]}", "a b"), ("runcmd", "")] {
         assert_eq!(read(text, Half::BeforePivot), (Some(("runcmd", args.to_owned())), 0), "{text}");
@@ -208,6 +207,31 @@ fn entries_have_arguments_and_wrong_ones_are_reported_once() {
     assert_eq!(read("no_such_module", Half::Running), (None, 0));
     assert_eq!(read("[runcmd, weekly]", Half::BeforePivot), (Some(("runcmd", String::new())), 1));
     assert_eq!(read("5", Half::BeforePivot), (None, 0));
+}
+
+#[test]
+fn modules_log_what_tools_look_for() {
+    let dir = TempDir::new("modules-lines");
+    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+    let machine = Machine::default();
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+    let config = "{no_ssh_fingerprints: true, final_message: \"one\\ntwo\"}";
+    boot.config = Some(yaml::parse("t", config).unwrap().into());
+    let messages = crate::base::logging::capture(|| {
+        for name in ["ssh_authkey_fingerprints", "final_message"] {
+            let module = module::find(name).unwrap();
+            Run::new(&mut root, &mut boot, &instance).single(module, Some(Frequency::Always), &[]);
+        }
+    });
+    for text in [
+        "Running module ssh_authkey_fingerprints (cc_ssh_authkey_fingerprints) with frequency always",
+        "Skipping module named ssh_authkey_fingerprints, logging of SSH fingerprints disabled",
+        "Running module final_message (cc_final_message) with frequency always",
+        "one\ntwo",
+    ] {
+        assert!(messages.iter().any(|message| message.text == text), "{text}");
+    }
 }
 
 #[test]
