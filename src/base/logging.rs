@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn message_may_have_lines_where_it_is_meant_to() {
+    fn message_has_several_lines_only_if_meant() {
         let messages = capture(|| log::info!(target: LINES, "one\n\ntwo\x1b of http://me:pw@h/\n"));
         let lines = to_file_lines(&messages);
         let (_, text) = lines.split_once(" - ").unwrap();

@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn another_instance_that_a_stage_saw_is_looked_for() {
+    fn looks_for_another_instance_that_stage_saw() {
         let dir = TempDir::new("find-another");
         dir.write("sys/class/dmi/id/product_uuid", "0-1\n");
         dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");

@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn images_wait_between_tries_takes_the_place_of_a_growing_one() {
+    fn image_sets_wait_between_tries() {
         let took = |between: Option<u64>| {
             let busy = (0..4).fold(Script::default(), |script, _| script.with("GET", URL, Answer::new(500, "")));
             let (client, script) = client(busy.with("GET", URL, Answer::new(200, "")), Redirects::Any, 100);

@@ -146,7 +146,7 @@ mod tests {
     use crate::root::{Root, Use};
 
     #[test]
-    fn machine_without_marks_gets_the_warning_that_is_asked_for() {
+    fn warns_machine_without_marks_if_asked() {
         for (cmdline, own, uuid, warns) in [
             ("", "datasource: {Ec2: {strict_id: 'warn,5'}}", "0-1", true),
             ("ci.datasource.ec2.strict_id=warn", "{}", "0-1", true),

@@ -130,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn iso_without_label_is_read_for_this_source_alone() {
+    fn reads_unlabelled_iso_only_without_other_sources() {
         let drive = |name: &str, kind: &'static str, label: Option<&str>| Probed {
             device: Device {
                 name: name.into(),
