@@ -20,6 +20,9 @@ const MAX_KMSG: usize = 900;
 /// nothing is wrong yet.
 pub const DEPRECATED: &str = "prepivot::deprecated";
 
+/// The target of a message of several lines, which is one entry of the log.
+pub const LINES: &str = "prepivot::lines";
+
 /// One message.
 #[derive(Debug, Clone)]
 pub struct Message {
@@ -85,7 +88,11 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let text = one_line(&record.args().to_string());
+        let text = record.args().to_string();
+        let text = match record.target() == LINES {
+            true => text.lines().map(one_line).collect::<Vec<_>>().join("\n"),
+            false => one_line(&text),
+        };
         let name = match record.level() {
             _ if record.target() == DEPRECATED => "DEPRECATED",
             Level::Warn => "WARNING",
@@ -196,6 +203,14 @@ mod tests {
         let lines = to_file_lines(&messages);
         let ends: Vec<_> = lines.lines().filter_map(|l| l.split_once(" - ")).map(|(_, end)| end).collect();
         assert_eq!(ends, ["prepivot[WARNING]: two lines of http://********@h/", "prepivot[DEPRECATED]: old"]);
+    }
+
+    #[test]
+    fn message_has_several_lines_only_if_meant() {
+        let messages = capture(|| log::info!(target: LINES, "one\n\ntwo\x1b of http://me:pw@h/\n"));
+        let lines = to_file_lines(&messages);
+        let (_, text) = lines.split_once(" - ").unwrap();
+        assert_eq!(text, "prepivot[INFO]: one\n\ntwo  of http://********@h/\n");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod channel;
 pub mod clock;
 pub mod crc32;
 pub mod deadline;
+pub mod deprecated;
 pub mod digest;
 pub mod ed25519;
 pub mod error;

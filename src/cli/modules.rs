@@ -3,8 +3,10 @@
 use super::program::Program;
 use super::real_root;
 use super::verb::Verb;
+use crate::base::deprecated;
+use crate::base::logging::DEPRECATED;
 use crate::root::Stage;
-use crate::stage;
+use crate::stage::{self, Options};
 use argh::{ArgsInfo, FromArgs};
 use std::process::ExitCode;
 
@@ -26,6 +28,14 @@ fn mode(name: &str) -> Result<Stage, String> {
 
 impl Verb for Modules {
     fn run(self, program: &Program) -> ExitCode {
-        real_root::run(program, &self.file, |root, machine, asked| stage::run(root, machine, self.mode, asked))
+        let is_old = self.mode == Stage::Network;
+        if is_old {
+            log::info!(target: DEPRECATED, "{}", deprecated::MODE_INIT.about(""));
+        }
+        let action = is_old.then_some("modules:init");
+        real_root::run(program, &self.file, |root, machine, asked| {
+            let asked = Options { action, files: asked.files.clone(), ..*asked };
+            stage::run(root, machine, self.mode, &asked)
+        })
     }
 }

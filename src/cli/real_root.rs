@@ -22,7 +22,7 @@ pub fn run(
     end_on_signals();
     let files = named.iter().map(|path| configuration(path)).collect::<Result<Vec<_>>>();
     let options = match files {
-        Ok(files) => Options { files, force: program.force },
+        Ok(files) => Options { files, force: program.force, action: None },
         Err(e) => return program.fail(e),
     };
     match Root::open(Path::new("/"), Use::Tree) {

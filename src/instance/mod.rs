@@ -7,7 +7,9 @@ pub mod report;
 pub mod state;
 pub mod status;
 
+use crate::base::deprecated;
 use crate::base::digest::shortened;
+use crate::base::report::Report;
 use crate::document::{Bytes, Map, Value};
 
 /// The longest folder name for an instance-id, in bytes: a file name may have 255.
@@ -167,6 +169,13 @@ impl Instance {
         match self.instance_id.replace(|c: char| c == '/' || c.is_control(), "_") {
             id if matches!(id.as_str(), "" | "." | "..") => "iid-unnamed".to_owned(),
             id => shortened(&id, MAX_FOLDER).into_owned(),
+        }
+    }
+
+    /// Reports a network configuration in ifupdown's form, for sources where that is deprecated.
+    pub fn report_eni(&self, report: &mut Report) {
+        if matches!(self.network, Some(NetworkData::Eni(_))) {
+            report.deprecated(deprecated::ENI.about(&self.source));
         }
     }
 }

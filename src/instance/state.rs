@@ -18,6 +18,9 @@ const CACHE: &str = "datasource.json";
 pub const BOOT_FINISHED: &str = "boot-finished";
 /// The instance-id before the first one (cloud-init's word).
 const NO_PREVIOUS: &str = "NO_PREVIOUS_INSTANCE_ID";
+/// Exists if the datasource has answered with another instance in the running system, where this could not be provisioned: the next
+/// boot asks it again.
+pub const ANOTHER: &str = "/var/lib/cloud/data/prepivot-another-instance";
 /// The instance-id of the last boot, below data/: scripts compare it with data/instance-id. It is a link to a file of this boot's.
 const PREVIOUS_ID: &str = "previous-instance-id";
 /// The datasource of the last boot, below data/.

@@ -28,6 +28,8 @@ mod tcp;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 pub mod tls;
 #[cfg(feature = "tls")]
+mod tls_own;
+#[cfg(feature = "tls")]
 mod tls_p256;
 #[cfg(feature = "tls")]
 mod tls_x25519;

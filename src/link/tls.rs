@@ -1,14 +1,15 @@
 //! TLS for the HTTP client: rustls with ring. Certificates are checked at a plausible time even if the clock
 //! is wrong.
 //!
-//! rustls's default provider also has ChaCha20 and keys for client certificates, which are not used here and
-//! take 90 KB.
+//! rustls's default provider also has ChaCha20, and more kinds of keys for client certificates, which are not used here and take
+//! 90 KB.
 
 use crate::base::clock;
 use crate::base::error::{Context, Error, Result};
 use crate::base::random;
 use crate::link::dns::UplinkResolver;
 use crate::link::tcp::{CountedBuffers, LinkConnector};
+use crate::link::tls_own;
 use crate::link::tls_p256 as p256;
 use crate::link::tls_x25519::X25519;
 use crate::machine::beneath;
@@ -51,39 +52,79 @@ pub fn agent(settings: AgentConfig, connector: LinkConnector, resolver: UplinkRe
     Agent::with_parts(settings, connector.chain(TlsConnector(tls)), resolver)
 }
 
-/// The largest file of CA certificates, in bytes: those of distributions have 0.3 MB.
-const MAX_CA_FILE: u64 = 4 << 20;
+/// The largest file of certificates, in bytes: those of distributions' CAs have 0.3 MB.
+const MAX_FILE: u64 = 4 << 20;
 
-/// The configuration with the CA certificates of the root at `image`, in the first of [`CA_FILES`] that is a file there.
+/// cloud-init's folders for a certificate of the machine (cloud-init 26.2, util.py, `fetch_ssl_details`): cert.pem and key.pem, of
+/// which the latter may be part of the former.
+const OWN_CERTIFICATE: [&str; 2] = ["var/lib/cloud/data/ssl", "var/lib/cloud/instance/data/ssl"];
+
+/// The configuration with the CA certificates of the root at `image`, in the first of [`CA_FILES`] that is a file there, and with the
+/// machine's own certificate, for servers that ask for one.
 ///
 /// Certificates are checked at the latest of the clock's time, the program's build, and the last change of
 /// that file: a machine without a clock battery starts in 1970, when no certificate was valid.
 ///
 /// # Errors
-/// None of the files exists, or the first has no certificate or is larger than [`MAX_CA_FILE`].
+/// None of the files exists, or the first has no certificate or is larger than [`MAX_FILE`].
 pub fn config(image: Option<&Path>) -> Result<Config> {
-    let found = image.and_then(|image| CA_FILES.iter().find_map(|path| Some((path, beneath::file(image, path)?))));
-    let Some((path, file)) = found else {
+    let found =
+        image.and_then(|image| CA_FILES.iter().find_map(|path| Some((image, path, beneath::file(image, path)?))));
+    let Some((image, path, file)) = found else {
         let names = CA_FILES.join(", /");
         return Err(Error::new(format!("https needs CA certificates: none of /{names} is a file")));
     };
-    let mut pem = Vec::new();
-    (&file).take(MAX_CA_FILE + 1).read_to_end(&mut pem).context(|| format!("failed to read /{path}"))?;
-    if pem.len() as u64 > MAX_CA_FILE {
-        return Err(Error::new(format!("failed to read /{path}: larger than {MAX_CA_FILE} bytes")));
-    }
+    let pem = whole(path, &file)?;
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(|c| c.ok()));
     if added == 0 {
         return Err(Error::new(format!("/{path}: expected certificates in PEM, found none")));
     }
-    configured(roots, earliest(&file))
+    configured(roots, earliest(&file), Some(image))
 }
 
-fn configured(roots: RootCertStore, earliest: SystemTime) -> Result<Config> {
+/// The bytes of a file of certificates.
+fn whole(path: &str, file: &File) -> Result<Vec<u8>> {
+    let mut pem = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut pem).context(|| format!("failed to read /{path}"))?;
+    if pem.len() as u64 > MAX_FILE {
+        return Err(Error::new(format!("failed to read /{path}: larger than {MAX_FILE} bytes")));
+    }
+    Ok(pem)
+}
+
+/// The machine's own certificate with its key, and its path, in the first of [`OWN_CERTIFICATE`] that has one.
+fn own(image: &Path) -> Result<Option<(String, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>> {
+    let file = |name: &str| {
+        let mut paths = OWN_CERTIFICATE.iter().map(|folder| format!("{folder}/{name}"));
+        paths
+            .find_map(|path| beneath::file(image, &path).map(|file| whole(&path, &file).map(|pem| (path, pem))))
+            .transpose()
+    };
+    let Some((path, certificate)) = file("cert.pem")? else { return Ok(None) };
+    let key = file("key.pem")?.map_or_else(|| certificate.clone(), |(_, key)| key);
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate).filter_map(|c| c.ok()).collect();
+    let key = PrivateKeyDer::from_pem_slice(&key).ok().filter(|_| !chain.is_empty());
+    let missing = || Error::new(format!("/{path}: expected a certificate in PEM, and its key in key.pem beside it"));
+    let key = key.ok_or_else(missing)?;
+    Ok(Some((path, chain, key)))
+}
+
+/// The configuration that trusts `roots`, with the certificate of the machine whose root is at `image`. One that cannot be used is
+/// left out, with a warning.
+fn configured(roots: RootCertStore, earliest: SystemTime, image: Option<&Path>) -> Result<Config> {
     let builder = ClientConfig::builder_with_details(Arc::new(provider()), Arc::new(Clock { earliest }));
     let builder = builder.with_safe_default_protocol_versions().map_err(|e| Error::new(e.to_string()))?;
-    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+    let builder = builder.with_root_certificates(roots);
+    match image.map_or(Ok(None), own) {
+        Ok(Some((path, chain, key))) => match builder.clone().with_client_auth_cert(chain, key) {
+            Ok(config) => return Ok(Arc::new(config)),
+            Err(e) => log::warn!("/{path}: it is not used: {e}"),
+        },
+        Ok(None) => {}
+        Err(e) => log::warn!("{e}: it is not used"),
+    }
+    Ok(Arc::new(builder.with_no_client_auth()))
 }
 
 /// A time in the past: when the program was built and the file was written.
@@ -264,8 +305,8 @@ impl SecureRandom for System {
 }
 
 impl KeyProvider for System {
-    fn load_private_key(&self, _: PrivateKeyDer<'static>) -> std::result::Result<Arc<dyn SigningKey>, rustls::Error> {
-        Err(rustls::Error::General("client certificates are not supported".into()))
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> std::result::Result<Arc<dyn SigningKey>, rustls::Error> {
+        tls_own::load(&key)
     }
 }
 
@@ -317,14 +358,83 @@ mod tests {
         -----END PRIVATE KEY-----\n\
         ";
 
+    const OWN_RSA: &str = "\
+        -----BEGIN CERTIFICATE-----\n\
+        MIICyzCCAbOgAwIBAgIBATANBgkqhkiG9w0BAQsFADARMQ8wDQYDVQQDDAZjbGll\n\
+        bnQwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBExDzANBgNVBAMM\n\
+        BmNsaWVudDCCASIwDQYJKoZIhvcNAQEBBQADggEPADCCAQoCggEBAMj//bYP7Idd\n\
+        cbZ43sui+7cYCXYH3grCudycTkOvKqLGsQ4EnZfkffRwBGzYzEHAiAfGx3CKYr5l\n\
+        PieIkvt67+Y/Bne/kxyBmDtvoCmaex+htdF6XJt/qiSZWFwj8IwYylTOMe8kwu5H\n\
+        Stqwthd7siw2vQ2dO3tzXH+cmiEvzDEw8yWHwiK+P/XPpe6fL8JO2iykZCBMQy6w\n\
+        357wBd4yeuvO1ThPOvP5Qh/xuuuQtMUJ7grgGn7RSiBvr+k0rXMD3O61C8j6SiuR\n\
+        6RBJ8rQDSJa239bimSMCE+/nKSUpD0Wc0F6sC2II7XMjatf+Rl8mha0GqDTnBiVO\n\
+        /W5Xi2E9E6MCAwEAAaMsMCowCQYDVR0TBAIwADAdBgNVHQ4EFgQUV2y7lg2vu9zS\n\
+        sNJwYtkyOdgqvk8wDQYJKoZIhvcNAQELBQADggEBAL5HhdL7bKPcyUYar0zV+nVi\n\
+        QBZrBbpW3i2uS0vIMStuXm9Znac166G3nBIZakQiksMR97njyBqyoz5aycw/WuiI\n\
+        jTmgl4S3R06tKTguR6avBTpIIYKAD1Oa4WJWwRFFLMK9VjzktLs2sfzAFTUuykqi\n\
+        5IWsZTErvKjDNbPO9ikh1RhEi8CFgdBRTDe9QhW7k6zpEhYgwEFYiK4mTRtPjkPQ\n\
+        EO63vxQiiKZLAGUPmhlbTuZRbmvbXHMNlbHCAL+0KbOqFtpSDNLfjbnDolDYCsCL\n\
+        tH9xi4xzpKQ0AjV7p9c6j1OLn6bXGNKRpNnraZYZq8QEHFyJVoalwnuyqbAGgO8=\n\
+        -----END CERTIFICATE-----\n\
+        ";
+    const OWN_RSA_KEY: &str = "\
+        -----BEGIN RSA PRIVATE KEY-----\n\
+        MIIEogIBAAKCAQEAyP/9tg/sh11xtnjey6L7txgJdgfeCsK53JxOQ68qosaxDgSd\n\
+        l+R99HAEbNjMQcCIB8bHcIpivmU+J4iS+3rv5j8Gd7+THIGYO2+gKZp7H6G10Xpc\n\
+        m3+qJJlYXCPwjBjKVM4x7yTC7kdK2rC2F3uyLDa9DZ07e3Ncf5yaIS/MMTDzJYfC\n\
+        Ir4/9c+l7p8vwk7aLKRkIExDLrDfnvAF3jJ6687VOE868/lCH/G665C0xQnuCuAa\n\
+        ftFKIG+v6TStcwPc7rULyPpKK5HpEEnytANIlrbf1uKZIwIT7+cpJSkPRZzQXqwL\n\
+        YgjtcyNq1/5GXyaFrQaoNOcGJU79bleLYT0TowIDAQABAoIBAEdaYNWdx4iySmjN\n\
+        dcHyhMsVlF47Ir7NK6++KSZr64XHZRkl2FAQhAofLeL5/2CkGWYxUaGI7s7KIAtm\n\
+        t07g8ILbAs/FyVKISuNmmAPM3EJ5ZJMNjgyBgIPnj+99rqn9Lu52GFHdyflOg6so\n\
+        qiuh9LkvYWOQ2onThRWkIS8Aycr4BRTRAvLFBg1/6+PHIgoIQbcDsye4K4CYUD0F\n\
+        KBoXBe+uJ8lODmlbywd1jjhVHen+9vTnnD5uv253dD93DBWTYKPfnP8wB02BmgAh\n\
+        HxtvHmeyeQbOBtjbNQqmbgQMFE6gF4rKzZ745rSWvZOwP522+b1qBuqQ9VhDiMa4\n\
+        LEhGd5ECgYEA82O3aiWMIiqd/+ntzTmG5IWnI7EcJefrp5+O2hRWEPnaK6Z52m1G\n\
+        gEk23ZNGuzhTg9Jm0HPnlWlMg90ngAXC5yEE1HnQMx/R8PlFuLVa3bfYlxfLm0kz\n\
+        yn+Uw5ROCIKZuJfWPUpfNnJAscxIgkL6xohlCdOuJkZdBba4GrFq82sCgYEA02oG\n\
+        koJGNgScfVz2xqTLCxs/0mpJqZNbm4Weq0vQEUUb+/th3SNScBykBkprr/HqHFDw\n\
+        jmLG9TdoglxR46PypREgf661d8i9GkJbyn/ngNBbFzR3FyCivx0Hr4QiYZbT+TAU\n\
+        0YRcv3LpXgH+52vR3/Oidlpbdb/LkIAOD1UhpqkCgYAFEb2fO1r41zRlQSUP0jPq\n\
+        DJKXnre8XmE9I4ihKC1Guz19DUGaeA4w29WFteySN7EdnMNBcjiPlxrd4DxTYUtW\n\
+        7wwftM3OUspXn4mBOF3FInAjbX5zJIosnI2nqS4a5UV4X8k5i5QCGU0ZpuyXsfdx\n\
+        LSQVmVAWQf7sAItDGxDkMwKBgD6sG66q9+1jiJCRUoaoq5hrR4w0/glLKcj834Cg\n\
+        RNoZxqX4a5aGthWOKAHFZg8Og/xI8kcDeT+QYWbjv1LgczoDzcKMJDeSRpzWNyfc\n\
+        quBA5AAJCZTNk/Fbxb9+SELt14Dzg/hoaKZIhm3b4ZjxGZJuQycauio55Tq8+24I\n\
+        KqWhAoGAez20ZF1m9zpjKsUjtvmJHozLW+8Mm22McT5l54gfjigrsFEdOvJdLz55\n\
+        zTzbaTSyycEhBX05ggmkUs17syQ3zipX2Alh5grypPhgIQ9uVcuRLzspufNpK9UI\n\
+        hONUXKB+KYJXUWHI0+w2BJHguU/iWxw7RHPmzrHsuzN2Evj5uOQ=\n\
+        -----END RSA PRIVATE KEY-----\n\
+        ";
+
     /// Asks a server on loopback that has the certificate, trusts it, and checks it at `earliest` or later.
     fn ask(certificate: &str, earliest: SystemTime) -> std::result::Result<String, String> {
+        ask_with(certificate, earliest, None, None)
+    }
+
+    /// The same with the machine's certificate below `image`, if the server wants one that `clients` signed.
+    fn ask_with(
+        certificate: &str,
+        earliest: SystemTime,
+        clients: Option<&str>,
+        image: Option<&Path>,
+    ) -> std::result::Result<String, String> {
         let parsed = || CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder =
-            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let server = builder.with_no_client_auth().with_single_cert(vec![parsed()], key).unwrap();
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+                let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
+        let server = builder.with_single_cert(vec![parsed()], key).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let thread = std::thread::spawn(move || {
@@ -339,7 +449,7 @@ mod tests {
         let mut roots = RootCertStore::empty();
         roots.add(parsed()).unwrap();
         let chain = ().chain(ureq::unversioned::transport::TcpConnector::default());
-        let connector = chain.chain(TlsConnector(configured(roots, earliest).unwrap()));
+        let connector = chain.chain(TlsConnector(configured(roots, earliest, image).unwrap()));
         let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(20))).build();
         let resolver = ureq::unversioned::resolver::DefaultResolver::default();
         let agent = ureq::Agent::with_parts(config, connector, resolver);
@@ -365,6 +475,37 @@ mod tests {
         );
         let late = ask(VALID_2090_TO_2100, year(2110)).unwrap_err();
         assert!(late.contains("expired at 2100-01-01 00:00:00 UTC; it was checked at 2110"), "{late}");
+    }
+
+    #[test]
+    fn shows_own_certificate_to_servers_that_ask() {
+        let dir = crate::base::testing::TempDir::new("tls-own");
+        let image = |name: &str| dir.0.join(name);
+        let write = |name: &str, text: &str| dir.write(&name.replacen('/', "/var/lib/cloud/", 1), text);
+        let ask =
+            |clients: Option<&str>, name: &str| ask_with(VALID_2020_TO_2120, UNIX_EPOCH, clients, Some(&image(name)));
+        assert!(ask(Some(VALID_2020_TO_2120), "none").is_err());
+        // On P-256, with the key beside it.
+        write("p256/instance/data/ssl/cert.pem", VALID_2020_TO_2120);
+        write("p256/instance/data/ssl/key.pem", KEY);
+        assert_eq!(ask(Some(VALID_2020_TO_2120), "p256").as_deref(), Ok("hi"));
+        // RSA, in one file.
+        write("rsa/data/ssl/cert.pem", &format!("{OWN_RSA}{OWN_RSA_KEY}"));
+        assert_eq!(ask(Some(OWN_RSA), "rsa").as_deref(), Ok("hi"));
+        // What cannot be used is left out, and a server that asks for none is asked all the same.
+        write("bad/data/ssl/cert.pem", "nothing");
+        write("half/data/ssl/cert.pem", OWN_RSA);
+        write("large/data/ssl/cert.pem", "");
+        let large = image("large/var/lib/cloud/data/ssl/cert.pem");
+        std::fs::File::options().write(true).open(large).unwrap().set_len(2 << 30).unwrap();
+        // A file outside the image is not read.
+        std::fs::create_dir_all(image("linked/var/lib/cloud/data/ssl")).unwrap();
+        let (outside, link) = (image("rsa/var/lib/cloud/data/ssl/cert.pem"), "linked/var/lib/cloud/data/ssl/cert.pem");
+        std::os::unix::fs::symlink(outside, image(link)).unwrap();
+        for name in ["bad", "half", "large", "linked"] {
+            assert_eq!(ask(None, name).as_deref(), Ok("hi"), "{name}");
+            assert!(ask(Some(OWN_RSA), name).is_err(), "{name}");
+        }
     }
 
     #[test]
@@ -397,7 +538,7 @@ mod tests {
         assert!(refused(Some(&image)).ends_with(" is a file"));
         std::fs::remove_file(image.join(first)).unwrap();
         std::fs::File::create(image.join(first)).unwrap().set_len(2 << 30).unwrap();
-        assert_eq!(refused(Some(&image)), format!("failed to read /{first}: larger than {MAX_CA_FILE} bytes"));
+        assert_eq!(refused(Some(&image)), format!("failed to read /{first}: larger than {MAX_FILE} bytes"));
     }
 
     #[test]

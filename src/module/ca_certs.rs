@@ -23,6 +23,7 @@
 //! ```
 
 use super::Module;
+use crate::base::deprecated;
 use crate::base::error::Result;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
@@ -102,13 +103,18 @@ fn places(cx: &Context) -> Places {
 }
 
 fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
+    if cx.get("ca-certs").is_some() {
+        cx.report.deprecated(deprecated::CA_CERTS.about(""));
+    }
     if cx.get("ca_certs").is_some() && cx.get("ca-certs").is_some() {
         cx.report.warn("both ca_certs and the old ca-certs are given: ca-certs is ignored");
     }
-    match cx.get("ca_certs").or_else(|| cx.get("ca-certs")) {
-        None => Ok(None),
-        Some(value) => value.as_map().map(Some).ok_or_else(|| wrong("ca_certs", "a mapping", value)),
+    let Some(value) = cx.get("ca_certs").or_else(|| cx.get("ca-certs")) else { return Ok(None) };
+    let section = value.as_map().ok_or_else(|| wrong("ca_certs", "a mapping", value))?;
+    if section.contains_key("remove-defaults") {
+        cx.report.deprecated(deprecated::REMOVE_DEFAULTS.about(""));
     }
+    Ok(Some(section))
 }
 
 fn removes_defaults(section: &Map) -> bool {

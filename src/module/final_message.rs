@@ -16,6 +16,7 @@
 use super::Module;
 use crate::base::clock;
 use crate::base::error::Result;
+use crate::base::logging::LINES;
 use crate::detect::NONE;
 use crate::document::{Map, Value};
 use crate::instance::{Frequency, state};
@@ -53,8 +54,7 @@ fn running(cx: &mut Context) -> Result<()> {
     let rendered = template::render("final_message", text, &values);
     match &rendered {
         Ok(message) => {
-            // Each line is one of the log.
-            message.lines().filter(|line| !line.is_empty()).for_each(|line| log::info!("{line}"));
+            log::info!(target: LINES, "{}", message.trim());
             if cx.root.runs_commands() {
                 cx.outside.show(Screen::Stderr, &format!("{message}\n"));
             }

@@ -279,10 +279,21 @@ const RENAMED: [(&str, &str); 1] = [("ubuntu_advantage", "ubuntu_pro")];
 /// The name in the form of the table. In a list or a command, `-` for `_`, a leading `cc_` and a trailing
 /// `.py` are allowed (cloud-init 26.2, config/modules.py, `form_module_name`).
 fn canonical(name: &str) -> String {
+    let name = bare(name);
+    RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| (*new).to_owned())
+}
+
+/// The name without what a list may add to it.
+fn bare(name: &str) -> String {
     let name = name.trim().replace('-', "_");
     let name = name.strip_suffix(".py").unwrap_or(&name);
-    let name = name.strip_prefix("cc_").unwrap_or(name);
-    RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new).to_owned()
+    name.strip_prefix("cc_").unwrap_or(name).to_owned()
+}
+
+/// If cloud-init has renamed the module that had this name, both names as cloud-init has them: `cc_a to cc_b`.
+pub fn renamed(name: &str) -> Option<String> {
+    let (old, new) = (bare(name), canonical(name));
+    (old != new).then(|| format!("cc_{old} to cc_{new}"))
 }
 
 /// The module with this name, in any form that a list or a command may use.

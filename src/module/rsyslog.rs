@@ -24,6 +24,7 @@
 //! ```
 
 use super::Module;
+use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::Frequency;
@@ -67,11 +68,12 @@ impl Config {
     }
 }
 
-fn config(cx: &Context) -> Result<Option<Config>> {
+fn config(cx: &mut Context) -> Result<Option<Config>> {
     let Some(value) = cx.get("rsyslog") else { return Ok(None) };
     let section = match value {
         Value::Map(map) => map.clone(),
         Value::List(list) => {
+            cx.report.deprecated(deprecated::RSYSLOG_LIST.about(""));
             let mut map = Map::new();
             map.insert("configs", list.clone());
             for (old, new) in [("rsyslog_filename", "config_filename"), ("rsyslog_dir", "config_dir")] {

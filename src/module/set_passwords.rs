@@ -23,6 +23,7 @@
 //! ```
 
 use super::{Module, Role};
+use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
@@ -149,6 +150,12 @@ fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Pas
             }
         }
         let list = chpasswd.get("list").filter(|v| !v.is_null() && context.args.is_empty());
+        if let Some(list) = list {
+            context.report.deprecated(deprecated::CHPASSWD_LIST.about(""));
+            if list.as_list().is_none() {
+                context.report.deprecated(deprecated::CHPASSWD_TEXT.about(""));
+            }
+        }
         let lines: Vec<String> = match list {
             Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),
             Some(value) => value.text().unwrap_or_default().lines().map(str::to_owned).collect(),
@@ -202,6 +209,9 @@ fn of_word(word: &str) -> Password {
 /// `ssh_pwauth`: true, false, or unchanged.
 fn password_logins(context: &mut Context) -> Result<()> {
     let Some(value) = context.get("ssh_pwauth") else { return Ok(()) };
+    if value.as_str().is_some() {
+        context.report.deprecated(deprecated::SSH_PWAUTH.about(""));
+    }
     let word = if value.is_true() {
         "yes"
     } else if value.is_false() {

@@ -37,7 +37,9 @@ pub static MODULE: Module = Module {
 
 /// Prints a table for each user.
 fn running(context: &mut Context) -> Result<()> {
-    if !context.flag("no_ssh_fingerprints", false) {
+    if context.flag("no_ssh_fingerprints", false) {
+        log::debug!("Skipping module named ssh_authkey_fingerprints, logging of SSH fingerprints disabled");
+    } else {
         let method = context.text("authkey_hash").unwrap_or_else(|| "sha256".to_owned());
         let accounts = Accounts::open(context.root)?;
         let rules = Rules::of(context.root);

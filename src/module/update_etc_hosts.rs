@@ -12,6 +12,7 @@
 //! ```
 
 use super::Module;
+use crate::base::deprecated;
 use crate::base::error::Result;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
@@ -31,7 +32,11 @@ pub static MODULE: Module = Module {
 
 fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(value) = cx.get("manage_etc_hosts") else { return Ok(()) };
-    let whole = value.is_true() || value.as_str() == Some("template");
+    let is_template = value.as_str() == Some("template");
+    if is_template {
+        cx.report.deprecated(deprecated::HOSTS_TEMPLATE.about(""));
+    }
+    let whole = value.is_true() || is_template;
     if !whole && value.as_str() != Some("localhost") {
         if !value.is_false() {
             cx.report.warn(format_args!("manage_etc_hosts: expected true, false or localhost: {HOSTS} is not changed"));

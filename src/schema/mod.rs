@@ -266,6 +266,94 @@ mod tests {
         assert_eq!(errors("{ca-certs: {}}"), ["ca-certs: expected a key at least"]);
     }
 
+    /// Every deprecated key and value of the schema of cloud-init 26.2, with the version that deprecated it.
+    #[test]
+    fn each_deprecation_of_the_schema_is_reported() {
+        for (text, expected) in [
+            ("users: [{name: a, groups: {adm: null}}]", "users.0.groups.adm:  Deprecated in version 23.1."),
+            ("users: [{name: a, lock-passwd: true}]", "users.0.lock-passwd:  Deprecated in version 22.3."),
+            ("users: [{name: a, no-create-home: true}]", "users.0.no-create-home:  Deprecated in version 24.2."),
+            ("users: [{name: a, no-log-init: true}]", "users.0.no-log-init:  Deprecated in version 24.2."),
+            ("users: [{name: a, no-user-group: true}]", "users.0.no-user-group:  Deprecated in version 24.2."),
+            ("users: [{name: a, hashed-passwd: x}]", "users.0.hashed-passwd:  Deprecated in version 24.2."),
+            ("users: [{name: a, plain-text-passwd: x}]", "users.0.plain-text-passwd:  Deprecated in version 24.2."),
+            ("users: [{name: a, create-groups: true}]", "users.0.create-groups:  Deprecated in version 24.2."),
+            ("users: [{name: a, primary-group: x}]", "users.0.primary-group:  Deprecated in version 24.2."),
+            ("users: [{name: a, selinux-user: x}]", "users.0.selinux-user:  Deprecated in version 24.2."),
+            (
+                "users: [{name: a, ssh-authorized-keys: [x]}]",
+                "users.0.ssh-authorized-keys:  Deprecated in version 18.3.",
+            ),
+            ("users: [{name: a, ssh-import-id: [x]}]", "users.0.ssh-import-id:  Deprecated in version 24.2."),
+            ("users: [{name: a, ssh-redirect-user: true}]", "users.0.ssh-redirect-user:  Deprecated in version 24.2."),
+            ("users: [{name: a, sudo: false}]", "users.0.sudo:  Changed in version 22.2."),
+            ("users: [{name: a, uid: '7'}]", "users.0.uid:  Changed in version 22.3."),
+            ("user: {name: a, lock-passwd: true}", "user.lock-passwd:  Deprecated in version 22.3."),
+            (
+                "ansible: {pull: [{url: x, playbook_name: y}]}",
+                "ansible.pull.0.playbook_name:  Deprecated in version 25.2.",
+            ),
+            ("ansible: {pull: {url: x, playbook_names: [y]}}", "ansible.pull:  Deprecated in version 25.2."),
+            ("ca_certs: {remove-defaults: true}", "ca_certs.remove-defaults:  Deprecated in version 22.3."),
+            ("ca-certs: {trusted: [x]}", "ca-certs:  Deprecated in version 22.3."),
+            ("system_info: {}", "system_info:  Deprecated in version 24.2."),
+            ("apt_pipelining: none", "apt_pipelining:  Deprecated in version 22.4."),
+            ("apt_pipelining: unchanged", "apt_pipelining:  Deprecated in version 22.4."),
+            ("growpart: {mode: false}", "growpart.mode:  Changed in version 22.3."),
+            (
+                "grub_dpkg: {grub-pc/install_devices_empty: 'true'}",
+                "grub_dpkg.grub-pc/install_devices_empty:  Changed in version 22.3.",
+            ),
+            ("grub-dpkg: {enabled: true}", "grub-dpkg:  Deprecated in version 22.2."),
+            ("apt_update: true", "apt_update:  Deprecated in version 22.2."),
+            ("apt_upgrade: true", "apt_upgrade:  Deprecated in version 22.2."),
+            ("apt_reboot_if_required: true", "apt_reboot_if_required:  Deprecated in version 22.2."),
+            ("power_state: {mode: reboot, delay: '5'}", "power_state.delay:  Changed in version 22.3."),
+            (
+                "rh_subscription: {activation-key: x, org: a}",
+                "rh_subscription.activation-key:  Deprecated in version 25.3.",
+            ),
+            ("rh_subscription: {activation_key: x, org: 5}", "rh_subscription.org:  Deprecated in version 24.2."),
+            (
+                "rh_subscription: {username: a, password: b, auto-attach: true}",
+                "rh_subscription.auto-attach:  Deprecated in version 25.3.",
+            ),
+            (
+                "rh_subscription: {username: a, password: b, service-level: x}",
+                "rh_subscription.service-level:  Deprecated in version 25.3.",
+            ),
+            (
+                "rh_subscription: {username: a, password: b, add-pool: [x]}",
+                "rh_subscription.add-pool:  Deprecated in version 25.3.",
+            ),
+            (
+                "rh_subscription: {username: a, password: b, enable-repo: [x]}",
+                "rh_subscription.enable-repo:  Deprecated in version 25.3.",
+            ),
+            (
+                "rh_subscription: {username: a, password: b, disable-repo: [x]}",
+                "rh_subscription.disable-repo:  Deprecated in version 25.3.",
+            ),
+            (
+                "rh_subscription: {username: a, password: b, rhsm-baseurl: x}",
+                "rh_subscription.rhsm-baseurl:  Deprecated in version 25.3.",
+            ),
+            (
+                "rh_subscription: {username: a, password: b, server-hostname: x}",
+                "rh_subscription.server-hostname:  Deprecated in version 25.3.",
+            ),
+            ("vendor_data: {enabled: 'true'}", "vendor_data.enabled:  Deprecated in version 22.3."),
+            ("ssh_pwauth: 'yes'", "ssh_pwauth:  Changed in version 22.3."),
+            ("chpasswd: {list: 'a:b'}", "chpasswd.list:  Deprecated in version 22.2."),
+            ("chpasswd: {list: ['a:b']}", "chpasswd.list:  Deprecated in version 22.2."),
+            ("ubuntu_advantage: {token: x}", "ubuntu_advantage:  Deprecated in version 24.1."),
+            ("manage_etc_hosts: template", "manage_etc_hosts:  Changed in version 22.3."),
+        ] {
+            let found: Vec<String> = found(text).deprecations.iter().map(Problem::to_string).collect();
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{text}: {found:?}");
+        }
+    }
+
     #[test]
     fn checks_documents_of_any_size_in_time() {
         let start = cpu_time();

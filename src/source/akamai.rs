@@ -26,6 +26,7 @@ pub static SOURCE: Source = Source {
         TIMEOUT,
         RETRIES,
     ],
+    unused: &["allow_dhcp", "allow_init_stage", "preferred_mac_prefixes"],
     docs: "Akamai Cloud (Linode). Read with a token from http://[fd00:a9fe:a9fe::1] and http://169.254.169.254, whichever answers \
         first, over every link: preferred_mac_prefixes, allow_dhcp and allow_init_stage are of no use. The flags v4, v6 and als of \
         the DMI baseboard serial number take precedence over the configuration. Where the service may not be asked, or does not \

@@ -6,7 +6,7 @@ use super::documents::{as_mapping, instance};
 use super::ec2::network;
 use super::ec2::tree::{Service, Tokens, VALUE_TRIES, with_values};
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting, switched_off};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting, switched_off};
 use super::table::{Source, Update};
 use crate::detect::Mark;
 use crate::document::{Bytes, Value, json};
@@ -22,6 +22,7 @@ pub static SOURCE: Source = Source {
         MAX_WAIT,
         TIMEOUT,
         RETRIES,
+        BETWEEN,
         ("apply_full_imds_network_config", "false: DHCP on the link that the service was asked by, without the others"),
     ],
     docs: "Alibaba Cloud ECS. Read with a session token (the security-hardened mode) from http://100.100.100.200, or from \

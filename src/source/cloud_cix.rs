@@ -2,7 +2,7 @@
 
 use super::documents::{as_mapping, decoded, instance, mapping, needed, set_network};
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT};
 use super::table::Source;
 use crate::detect::Mark;
 use crate::document::{Bytes, Value};
@@ -12,7 +12,7 @@ pub static SOURCE: Source = Source {
     name: "CloudCIX",
     marks: &[Mark::product("CloudCIX")],
     service: Some(service_job),
-    settings: &[MAX_WAIT, TIMEOUT, RETRIES],
+    settings: &[MAX_WAIT, TIMEOUT, RETRIES, BETWEEN],
     docs: "CloudCIX. Read from http://169.254.169.254/v1: metadata and userdata, both of which have to be there. User-data may be \
         base64.",
     ..Source::NEW

@@ -6,7 +6,7 @@ use super::documents::{as_mapping, instance};
 use super::exoscale::tree_instance;
 use super::password_server;
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT};
 use super::table::Source;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
@@ -26,7 +26,7 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     password_server: Some(|instance, _| own_passwords(instance)),
     provisioned: Some(|live| own_passwords(live.instance).map_or(Ok(()), |url| password_server::saved(live, &url))),
-    settings: &[MAX_WAIT, TIMEOUT, RETRIES],
+    settings: &[MAX_WAIT, TIMEOUT, RETRIES, BETWEEN],
     docs: "Apache CloudStack. Read from the virtual router: the host data-server, else the DHCP server, else the router of the \
         default route; or from /var/lib/cloud/seed/cs. On every boot its port 8080 is asked whether the \
         password was reset, and notified once the machine runs with the new one. A host name without a domain gets the leased domain.",

@@ -6,8 +6,9 @@ use super::documents::{
     instance, items, mapping, nic_name, physical, record, renamed, set_network, user_data, version_1,
 };
 use super::search::{Found, Search};
-use super::service::{Job, RETRIES, TIMEOUT, text_setting};
+use super::service::{Job, RETRIES, SECONDS_BETWEEN, TIMEOUT, text_setting};
 use super::table::Source;
+use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
 use crate::document::{Map, Value};
@@ -18,7 +19,14 @@ pub static SOURCE: Source = Source {
     name: "DigitalOcean",
     marks: &[Mark::vendor("DigitalOcean")],
     service: Some(service_job),
-    settings: &[("metadata_url", "the address of the metadata document"), TIMEOUT, RETRIES],
+    deprecated: |_, _, report| report.deprecated(deprecated::DIGITAL_OCEAN.about("")),
+    settings: &[
+        ("metadata_url", "the address of the metadata document"),
+        TIMEOUT,
+        RETRIES,
+        ("wait_retry", SECONDS_BETWEEN),
+    ],
+    unused: &["use_ip4LL"],
     docs: "DigitalOcean. Read from http://169.254.169.254/metadata/v1.json, with a link-local address where the link has no DHCP. \
         The public interface is named eth0 and the private one eth1. Droplets of newer images have a config drive, which \
         ConfigDrive reads without a network.",

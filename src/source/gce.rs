@@ -3,7 +3,7 @@
 //! Follows Google's documentation, "About VM metadata" and "Add SSH keys to VMs", and cloud-init's, "Google Compute Engine".
 
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, is_id, limits};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, is_id, limits};
 use super::table::{Live, Source, Update};
 use crate::base::base64;
 use crate::base::clock;
@@ -31,6 +31,7 @@ pub static SOURCE: Source = Source {
         MAX_WAIT,
         TIMEOUT,
         RETRIES,
+        BETWEEN,
     ],
     docs: "Google Compute Engine. Read from http://metadata.google.internal, a name that the network's own server resolves. \
         User-data is the instance's attribute user-data, in base64 where the attribute user-data-encoding says so. SSH keys of \

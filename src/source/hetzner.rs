@@ -6,7 +6,7 @@ use super::documents::{
     as_mapping, decoded, hotplug_of, instance, items, needed, nic_name, physical, record, renamed, set_network,
 };
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, text_setting};
+use super::service::{Job, MAX_WAIT, RETRIES, SECONDS_BETWEEN, TIMEOUT, text_setting};
 use super::table::{Hotplug, Source, Update};
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
@@ -28,6 +28,8 @@ pub static SOURCE: Source = Source {
         MAX_WAIT,
         TIMEOUT,
         RETRIES,
+        ("wait_retry", SECONDS_BETWEEN),
+        ("sleep_time", "the same"),
     ],
     docs: "Hetzner Cloud. Read from http://[fe80::a9fe:a9fe] on every link and from http://169.254.169.254, whichever answers \
         first. The instance-id must be the DMI serial number. The network configuration is the service's, with DHCP on the \

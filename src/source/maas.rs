@@ -6,7 +6,7 @@ use super::Source;
 use super::documents;
 use super::search::{Found, Search};
 use super::service::is_id;
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use crate::base::error::{Error, Result};
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
@@ -34,6 +34,7 @@ pub static SOURCE: Source = Source {
         MAX_WAIT,
         TIMEOUT,
         RETRIES,
+        BETWEEN,
     ],
     docs: "Canonical's MAAS: read from metadata_url, which MAAS writes into the image that it deploys, with OAuth 1.0 signatures; \
         where the server refuses one and the clocks differ, its time is used. The folder /var/lib/cloud/seed/maas takes \

@@ -2,7 +2,7 @@
 
 use super::documents::{instance, items, mapping, nic_name, renamed, set_network, user_data};
 use super::search::{Found, Search};
-use super::service::{Job, RETRIES, TIMEOUT, text_setting};
+use super::service::{Job, RETRIES, SECONDS_BETWEEN, TIMEOUT, text_setting};
 use super::table::Source;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
@@ -15,7 +15,14 @@ pub static SOURCE: Source = Source {
     name: "NWCS",
     marks: &[Mark::vendor("NWCS")],
     service: Some(service_job),
-    settings: &[("metadata_url", "the address of the metadata document"), TIMEOUT, RETRIES],
+    settings: &[
+        ("metadata_url", "the address of the metadata document; or `url`"),
+        ("url", "the same, as cloud-init's manual names it; its code does not read that"),
+        TIMEOUT,
+        RETRIES,
+        ("wait", SECONDS_BETWEEN),
+        ("wait_retry", "the same"),
+    ],
     docs: "NWCS. Read from http://169.254.169.254/api/v1/metadata. The service's network configuration is used with the names that \
         the interfaces have on this machine.",
     ..Source::NEW
@@ -24,7 +31,8 @@ pub static SOURCE: Source = Source {
 const URL: &str = "http://169.254.169.254/api/v1/metadata";
 
 fn service_job(search: &mut Search) -> Option<Job> {
-    let url = text_setting(search, SOURCE.name, "metadata_url", URL);
+    let url = text_setting(search, SOURCE.name, "url", URL);
+    let url = text_setting(search, SOURCE.name, "metadata_url", &url);
     let nics = search.machine.nics();
     let fetch = move |client: &Client, url: &str| {
         let document = mapping(client, &Request::first(url))?;

@@ -1,6 +1,7 @@
 //! Services on the network: a source's declaration of its service, and the parallel search.
 
 use super::search::{Found, Search, parameters};
+use super::table::named;
 use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::DsMode;
@@ -125,9 +126,20 @@ pub(super) const TIMEOUT: (&str, &str) = ("timeout", "seconds for one request");
 pub(super) const RETRIES: (&str, &str) =
     ("retries", "how often a document is asked for again once the service has answered");
 
+pub(super) const BETWEEN: (&str, &str) = ("sec_between_retries", SECONDS_BETWEEN);
+pub(super) const SECONDS_BETWEEN: &str =
+    "seconds before a document is asked for again, instead of a time that grows to 8 s";
+/// The names of that setting.
+const BETWEEN_NAMES: [&str; 4] = [BETWEEN.0, "wait", "wait_retry", "sleep_time"];
+
 /// How long a service is asked according to the image (cloud-init's documentation of each datasource). A
 /// value that is not a number is reported and ignored.
 pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
+    for key in named(source).map(|source| source.unused).unwrap_or_default() {
+        if search.settings(source).is_some_and(|settings| settings.get(key).is_some()) {
+            log::info!("datasource: {source}: {key} has no effect here (prepivot-differences(7))");
+        }
+    }
     let mut number = |key: &str| {
         let value = search.settings(source)?.get(key).filter(|v| !v.is_null())?;
         let number = value.text().and_then(|t| t.trim().parse::<i64>().ok());
@@ -141,6 +153,7 @@ pub(super) fn limits(search: &mut Search, source: &str) -> Limits {
         search: number("max_wait").map(seconds),
         attempt: number("timeout").map(seconds).filter(|t| !t.is_zero()),
         retries: number("retries").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
+        between: BETWEEN_NAMES.into_iter().find_map(number).map(seconds),
         marked: search.marked,
     }
 }
@@ -163,14 +176,18 @@ mod tests {
     fn how_long_a_service_is_asked() {
         let dir = TempDir::new("limits");
         let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
-        let text = "datasource: {OpenStack: {max_wait: -1, timeout: '7', retries: 2}, Ec2: {max_wait: soon, timeout: 0, retries: null}}";
+        let text = "datasource: {OpenStack: {max_wait: -1, timeout: '7', retries: 2}, Ec2: {max_wait: soon, timeout: 0, retries: null}, \
+                    GCE: {sec_between_retries: 3}, Vultr: {wait: 1}, NWCS: {wait_retry: 5}, Hetzner: {sleep_time: '2'}}";
         let config = yaml::parse("t", text).unwrap();
         let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::ZERO));
         let seconds = |n| Some(Duration::from_secs(n));
         assert_eq!(
             limits(&mut search, "OpenStack"),
-            Limits { search: seconds(0), attempt: seconds(7), retries: Some(2), marked: true }
+            Limits { search: seconds(0), attempt: seconds(7), retries: Some(2), between: None, marked: true }
         );
+        for (source, between) in [("GCE", 3), ("Vultr", 1), ("NWCS", 5), ("Hetzner", 2)] {
+            assert_eq!(limits(&mut search, source).between, seconds(between), "{source}");
+        }
         search.marked = false;
         assert_eq!(limits(&mut search, "NoCloud"), Limits::default());
         assert_eq!(search.problems().len(), 0);

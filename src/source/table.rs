@@ -9,7 +9,7 @@ use crate::base::report::Report;
 use crate::detect::{Candidate, Facts, Mark, Setting};
 use crate::document::Value;
 use crate::drive::Files;
-use crate::instance::Instance;
+use crate::instance::{DsMode, Instance};
 use crate::link::http::Client;
 use crate::machine::Machine;
 use crate::network::input::{DEFAULT_ORDER, Origin};
@@ -154,7 +154,7 @@ pub struct Source {
     /// Reads a tree of files in its layout, for `--seed`. None if the tree has another layout.
     pub seed: Option<ReadFiles>,
     /// Cloud-init's addition to the name of its class, with `{place}` (a device, a folder, a URL), `{mode}`
-    /// (`dsmode`), `{platform}` and `{kind}` (of the place).
+    /// (`dsmode`; `{other mode}`: in brackets, if it is not net), `{platform}` and `{kind}` (of the place).
     pub described: &'static str,
     /// Whether the machine's marks say that a drive for it will appear, if there is none yet.
     pub drive_is_due: Option<fn(&Facts) -> bool>,
@@ -168,10 +168,13 @@ pub struct Source {
     pub real_root: RealRoot,
     /// How network devices that are added later are configured.
     pub hotplug: Hotplug,
+    /// Reports what is deprecated about how it was named or about its instance ([`crate::base::deprecated`]).
+    pub deprecated: fn(&Machine, &Instance, &mut Report),
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
-    /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its cloud documents that they
-    /// may have changed. That leaves the network files alone, unless `updates` has an event for them.
+    /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its documentation says that they
+    /// may have changed. That leaves the network files alone, unless `updates` has an event for them. Does not apply to an instance
+    /// that came from a drive or a folder.
     pub read_on_boot: bool,
     /// Its password server ([`super::password_server`]), which is asked on every boot, because its cloud documents that a password
     /// is reset so.
@@ -191,6 +194,8 @@ pub struct Source {
     /// The keys of its settings in the image's configuration (`datasource: {NAME: …}`) and their meaning, for
     /// the manual.
     pub settings: &'static [(&'static str, &'static str)],
+    /// Settings of cloud-init's that have no effect here, which is logged if they are given.
+    pub unused: &'static [&'static str],
     /// A paragraph for the manual: the source and its inputs.
     pub docs: &'static str,
     /// Its place in cloud-init's own list of sources. The table sets it.
@@ -262,7 +267,10 @@ impl Source {
     pub fn describe(&self, instance: &Instance) -> String {
         let (kind, place) = instance.subplatform.split_once(" (").unwrap_or((&instance.subplatform, ""));
         let place = place.strip_suffix(')').unwrap_or(place);
-        let text = self.described.replace("{mode}", instance.dsmode.name()).replace("{platform}", &instance.platform);
+        let mode = instance.dsmode.name();
+        let other = if instance.dsmode == DsMode::Net { String::new() } else { format!("[dsmode={mode}]") };
+        let text = self.described.replace("{other mode}", &other).replace("{mode}", mode);
+        let text = text.replace("{platform}", &instance.platform);
         text.replace("{kind}", kind).replace("{place}", place)
     }
 
@@ -284,6 +292,7 @@ impl Source {
         real_root: RealRoot::NEW,
         hotplug: Hotplug::NEW,
         labels_disks: false,
+        deprecated: |_, _, _| (),
         updates: &[Update::NewInstance],
         read_on_boot: false,
         password_server: None,
@@ -292,6 +301,7 @@ impl Source {
         needs_network: None,
         publish_host_keys: None,
         settings: &[],
+        unused: &[],
         docs: "",
         place: 0,
     };
@@ -418,7 +428,15 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_is_also_looked_for_by_the_configured_label() {
+    fn another_mode_than_net_is_named() {
+        for (dsmode, expected) in [(DsMode::Net, "[seed=/dev/vda]"), (DsMode::Local, "[seed=/dev/vda][dsmode=local]")] {
+            let instance = Instance { subplatform: "config-disk (/dev/vda)".into(), dsmode, ..Instance::default() };
+            assert_eq!(no_cloud::SOURCE.describe(&instance), expected);
+        }
+    }
+
+    #[test]
+    fn looks_for_the_configured_drive_label_too() {
         let label = |setting: &str| {
             let config = crate::document::yaml::parse("t", &format!("datasource: {{NoCloud: {{{setting}}}}}")).unwrap();
             labels(&config).split_off(labels(&Value::Null).len())

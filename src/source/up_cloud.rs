@@ -6,7 +6,7 @@ use super::documents::{
     instance, items, mapping, nic_name, physical, record, renamed, set_network, user_data, version_1,
 };
 use super::search::{Found, Search};
-use super::service::{Job, RETRIES, TIMEOUT, text_setting};
+use super::service::{Job, RETRIES, SECONDS_BETWEEN, TIMEOUT, text_setting};
 use super::table::Source;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
@@ -18,7 +18,12 @@ pub static SOURCE: Source = Source {
     name: "UpCloud",
     marks: &[Mark::vendor("UpCloud")],
     service: Some(service_job),
-    settings: &[("metadata_url", "the address of the metadata document"), TIMEOUT, RETRIES],
+    settings: &[
+        ("metadata_url", "the address of the metadata document"),
+        TIMEOUT,
+        RETRIES,
+        ("wait_retry", SECONDS_BETWEEN),
+    ],
     docs: "UpCloud. Read from http://169.254.169.254/metadata/v1.json. The network configuration has every address of the \
         metadata, floating ones included.",
     ..Source::NEW

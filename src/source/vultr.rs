@@ -4,7 +4,7 @@
 
 use super::documents::{instance, items, mapping, nic_name, physical, record, set_network, user_data, version_1};
 use super::search::{Found, Search};
-use super::service::{Job, RETRIES, TIMEOUT, text_setting};
+use super::service::{Job, RETRIES, SECONDS_BETWEEN, TIMEOUT, text_setting};
 use super::table::Source;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
@@ -21,6 +21,7 @@ pub static SOURCE: Source = Source {
         ("user-agent", "the system as reported to the service, which selects the vendor-data by it"),
         TIMEOUT,
         RETRIES,
+        ("wait", SECONDS_BETWEEN),
     ],
     docs: "Vultr, virtual machines and bare metal. Read from http://169.254.169.254/v1.json on every link at once; the vendor's \
         script that lists the links to try is not needed and not run. The first interface has DHCP and SLAAC, the others the static \

@@ -29,6 +29,8 @@ pub struct Boot<'a> {
     pub shown: Vec<(String, String)>,
     /// Whether an earlier run provisioned this instance, and not all of it could be written.
     pub retried: bool,
+    /// [`Options::action`].
+    pub action: Option<&'static str>,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,
     /// How many entries of the report are in the log already.
@@ -51,6 +53,7 @@ impl<'a> Boot<'a> {
             withdrawn: Vec::new(),
             shown: Vec::new(),
             retried: false,
+            action: options.action,
             start,
             logged: 0,
         };

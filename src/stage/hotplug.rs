@@ -9,12 +9,13 @@ use super::{Options, append_log, commit, real_root, recover, refresh};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::document::json;
-use crate::instance::{Frequency, Instance, NetworkData};
+use crate::instance::{Frequency, Instance, NetworkData, state};
 use crate::machine::Machine;
 use crate::module::{self, Role};
-use crate::root::{Command, Root};
+use crate::root::{Attr, Command, Root, Use};
 use crate::source;
 use crate::system::{Outside, hotplug};
+use std::path::Path;
 use std::time::Duration;
 
 /// Seconds to wait before each further try: a service learns of a device later than the machine.
@@ -32,6 +33,18 @@ pub fn is_on(root: &Root, machine: &Machine) -> Option<bool> {
     real_root::configure(root, &mut boot, &instance);
     let (config, report) = boot.config_and_report();
     Some(hotplug::source(root, config, &instance, report).is_some())
+}
+
+/// Adds to the log what `call` logs.
+///
+/// # Errors
+/// The log cannot be written.
+pub fn log_query(call: impl FnOnce()) -> Result<()> {
+    let mut root = Root::open(Path::new("/"), Use::Tree)?;
+    drop(logging::take());
+    call();
+    append_log(&mut root, &logging::take())?;
+    root.commit().into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Configures the device at this path below /sys, if hotplug is on. Returns the errors.
@@ -124,7 +137,12 @@ impl Device<'_> {
             }
             match refresh::again(root, boot, instance, refresh::BUDGET) {
                 Some(Ok(found)) if found.instance_id != instance.instance_id => {
-                    last = Error::new("the datasource knows this machine by another instance-id");
+                    boot.report.keep(root.write(state::ANOTHER, "", Attr::root(0o644)));
+                    last = Error::new(format!(
+                        "the datasource knows this machine as {} now, which the next boot provisions",
+                        found.instance_id
+                    ));
+                    break;
                 }
                 Some(Ok(found)) if self.is_in(&found) => return Ok(found),
                 Some(Ok(_)) => last = Error::new("the datasource does not know it"),
@@ -157,8 +175,6 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::instance::state;
-    use crate::root::{Attr, Use};
 
     fn instance(network: &str) -> Instance {
         let network = Some(NetworkData::Cloud(yaml::parse("t", network).unwrap()));
@@ -263,5 +279,16 @@ mod tests {
         let (_dir, mut root, machine) = tree(config, "version: 2\nethernets: {eth0: {dhcp4: true}}\n");
         let errors = added(&mut root, &machine, PATH);
         assert_eq!(errors, ["the network device eth1 is not configured: the datasource does not know it"]);
+        assert!(!root.exists(state::ANOTHER));
+    }
+
+    #[test]
+    fn another_instance_is_left_to_the_next_boot() {
+        let (dir, mut root, machine) = tree("updates: {network: {when: [hotplug]}}\n", SEED);
+        dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: i-2\n");
+        let errors = added(&mut root, &machine, PATH);
+        let problem = "the datasource knows this machine as i-2 now, which the next boot provisions";
+        assert_eq!(errors, [format!("the network device eth1 is not configured: {problem}")]);
+        assert!(root.exists(state::ANOTHER));
     }
 }

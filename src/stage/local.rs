@@ -8,8 +8,9 @@ use super::schedule::{self, Provisioned};
 use super::search::{self, Outcome};
 use super::{
     Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover_locked, refresh,
-    rescue, welcome,
+    rescue, restrict_log, welcome,
 };
+use crate::base::deprecated;
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
@@ -44,7 +45,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
         return Ended { problems, written: !root.is_unwritten() };
     }
-    log::debug!("{}", welcome(Stage::Local));
+    log::debug!("{}", welcome(Stage::Local.action()));
     let outside = ThisMachine::new();
     let mut boot = Boot::new(&root, machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
@@ -54,6 +55,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let mut result = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Also if nothing was found: the real root's first stage looks for what appears later.
     let units = boot.report.keep(handover::hand_over(&mut root, result.provisioned().is_some())).flatten();
+    boot.report.keep(restrict_log(&mut root));
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
     if changes {
@@ -111,7 +113,7 @@ pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<S
         return Vec::new();
     }
     let outside = ThisMachine::new();
-    begin(&outside, Stage::Local);
+    begin(&outside, Stage::Local.action());
     let mut boot = Boot::new(root, machine, options, &outside);
     show_running(root, &mut boot.report, boot.start);
     let stage = start_event();
@@ -138,6 +140,19 @@ pub fn after_nothing(root: &mut Root, machine: &Machine, options: &Options) -> O
 /// apply or no service answers.
 pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Option<Vec<String>> {
     provision_found(root, machine, options, search::find_service, with_network)
+}
+
+/// Provisions the running system as another instance, because the datasource knows the machine as that now. For the network
+/// stage. Returns the errors.
+pub fn another(root: &mut Root, machine: &Machine, options: &Options, instance: Instance) -> Vec<String> {
+    let outside = ThisMachine::new();
+    let mut boot = Boot::new(root, machine, options, &outside);
+    // Stages that had no work for the last instance may have some now.
+    boot.report.keep(root.remove(run_dir::IDLE));
+    // Not the stage's own name, which the initramfs has used: `analyze` would take that for the beginning of another boot.
+    let stage = Event::start("init-network/instance", Stage::Local.event().1);
+    let place = instance.subplatform.clone();
+    with_network(root, boot, Outcome::Read(Box::new(Found { instance, place })), stage)
 }
 
 /// Has `provision` provision the running system with what `find` finds, if this boot has no instance yet.
@@ -200,8 +215,8 @@ fn start_event() -> Event {
 }
 
 /// Logs and prints the line that begins a stage.
-pub(super) fn begin(outside: &dyn crate::system::Outside, stage: Stage) {
-    let line = welcome(stage);
+pub(super) fn begin(outside: &dyn crate::system::Outside, action: &str) {
+    let line = welcome(action);
     log::debug!("{line}");
     outside.show(Screen::Stderr, &(line + "\n"));
 }
@@ -248,6 +263,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             instance.machine_uuid = boot.machine.uuid();
             source::describe(&mut instance);
             warn_of_problems(boot, &instance, &place);
+            boot.report.keep(root.remove(state::ANOTHER));
             log::debug!("Detected {}", instance.class);
             let origin = if is_last(root, &instance) { Origin::Reread } else { Origin::New };
             let summary = format!("instance {} from {place}", instance.instance_id);
@@ -317,6 +333,13 @@ fn record(root: &mut Root, boot: &mut Boot, result: &Local) {
 }
 
 fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
+    let cmdline = &boot.machine.cmdline;
+    if let Some(name) = ["ci.ds", "ci.datasource"].into_iter().find_map(|key| cmdline.value(key)) {
+        boot.report.deprecated(deprecated::CMDLINE_NAME.about(name.split(';').next().unwrap_or_default()));
+    }
+    if let Some(source) = source::named(&instance.source) {
+        (source.deprecated)(boot.machine, instance, &mut boot.report);
+    }
     for problem in &instance.problems {
         boot.report.warn(format_args!("{place}: {problem}"));
     }

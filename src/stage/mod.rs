@@ -4,6 +4,8 @@
 pub mod boot;
 pub mod config;
 mod credentials;
+#[cfg(test)]
+mod deprecations;
 mod diff;
 mod feedback;
 pub mod first_process;
@@ -64,6 +66,8 @@ pub struct Options {
     pub files: Vec<(String, Map)>,
     /// Whether modules run even without an instance.
     pub force: bool,
+    /// The stage in the line that begins it, where the command calls it by another name.
+    pub action: Option<&'static str>,
 }
 
 impl Options {
@@ -126,11 +130,13 @@ pub fn fails_loudly(machine: &Machine) -> bool {
 
 /// The line that begins a stage, in cloud-init's words: programs that watch the console or the log look for
 /// it.
-fn welcome(stage: Stage) -> String {
-    let action = stage.action();
+fn welcome(action: &str) -> String {
     let (version, uptime) = (env!("CARGO_PKG_VERSION"), status::uptime());
     format!("Cloud-init v. {version} running '{action}' at {}. Up {uptime:.2} seconds.", clock::now())
 }
+
+/// The mode of cloud-init's log.
+const LOG_MODE: u32 = 0o640;
 
 /// Makes status.json readable in /run where the disk could not be written.
 fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
@@ -196,14 +202,22 @@ fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
     append_to_log(root, logging::to_file_lines(messages).as_bytes())
 }
 
-/// Adds lines to cloud-init's log, which keeps its mode and owner; a new one is readable by the group adm, if
-/// there is one.
+/// Adds lines to cloud-init's log, which keeps its owner; a new one is readable by the group adm, if there is one.
 fn append_to_log(root: &mut Root, lines: &[u8]) -> Result<()> {
-    let attr = Attr { gid: root.group_id(LOG_GROUP).unwrap_or(0), ..Attr::root(0o640) };
+    restrict_log(root)?;
+    let attr = Attr { gid: root.group_id(LOG_GROUP).unwrap_or(0), ..Attr::root(LOG_MODE) };
     if root.stat(LOG).is_some_and(|s| s.size > MAX_LOG) {
         return root.rewrite(LOG, lines, attr);
     }
     root.append(LOG, lines, attr)
+}
+
+/// Gives the log its mode back, as cloud-init 26.2 does in each boot: it may hold what not everyone is to read.
+fn restrict_log(root: &mut Root) -> Result<()> {
+    match root.stat(LOG).filter(|log| log.attr.mode != LOG_MODE) {
+        Some(log) => root.set_attr(LOG, Attr { mode: LOG_MODE, ..log.attr }),
+        None => Ok(()),
+    }
 }
 
 /// Gives the log to the first owner in the image's `syslog_fix_perms` that the root has.
@@ -253,6 +267,21 @@ mod tests {
         assert_eq!(owner("syslog_fix_perms: '-1:root'"), Ok((7, 0)));
         let error = "Failed changing perms on '/var/log/cloud-init.log'. tried: a:b,c:d";
         assert_eq!(owner("syslog_fix_perms: ['a:b', 'c:d']"), Err(error.to_owned()));
+    }
+
+    #[test]
+    fn log_gets_its_mode_back() {
+        let dir = TempDir::new("log-mode");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        restrict_log(&mut root).unwrap();
+        assert!(!root.exists(LOG));
+        for mode in [0o644, 0o600, 0o640] {
+            root.write(LOG, "line\n", Attr { gid: 4, ..Attr::root(mode) }).unwrap();
+            root.set_attr(LOG, Attr { gid: 4, ..Attr::root(mode) }).unwrap();
+            append_to_log(&mut root, b"more\n").unwrap();
+            let Attr { mode, gid, .. } = root.stat(LOG).unwrap().attr;
+            assert_eq!((mode, gid, root.text(LOG).as_str()), (0o640, 4, "line\nmore\n"));
+        }
     }
 
     #[test]

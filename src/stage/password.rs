@@ -30,7 +30,7 @@ pub fn reset(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Va
 fn server(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<String> {
     let server = source::named(&instance.source)?.password_server?;
     let url = server(instance, boot.config())?;
-    let is_due = refresh::is_later_boot(root) && !refresh::is_due(boot, instance) && !refresh::is_kept(boot);
+    let is_due = refresh::is_later_boot(root) && !refresh::is_due(root, boot, instance) && !refresh::is_kept(boot);
     (is_due && Run::new(root, boot, instance).lists_passwords()).then_some(url)
 }
 

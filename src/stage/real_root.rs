@@ -6,6 +6,7 @@ use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::outside::ThisMachine;
+use super::refresh::Answer;
 use super::rerun::Before;
 use super::web::Includes;
 use super::{
@@ -121,7 +122,7 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     let mut status = Status::load(root);
     status.note_killed(stage);
     status.begin(stage, start);
-    let Some(instance) = options.instance(root) else {
+    let Some(mut instance) = options.instance(root) else {
         log::info!("there is no instance: nothing to do in the stage {}", stage.status_name());
         let mut report = recovered;
         status.end(stage, &report);
@@ -139,7 +140,25 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     rescue(&status, root, &mut boot.report);
     let (label, what) = stage.event();
     let event = Event::start(label, what);
-    let (instance, passwords) = work(root, &mut boot, instance, stage, &status.recoverable());
+    boot.config = combined(root, &mut boot);
+    let mut is_changed = false;
+    if stage == Stage::Network && boot.config.is_some() {
+        match refresh::refresh(root, &mut boot, &instance) {
+            Answer::Same => {}
+            Answer::Changed(found) => (instance, is_changed) = (found, true),
+            Answer::Another(found) => {
+                let errors = local_stage::another(root, machine, options, found.clone());
+                status = Status::load(root);
+                status.begin(stage, start);
+                boot.report.keep(status.save(root));
+                errors.iter().for_each(|e| boot.report.error(e));
+                boot.config = combined(root, &mut boot);
+                instance = found;
+            }
+        }
+        boot.log();
+    }
+    let (instance, passwords) = work(root, &mut boot, instance, is_changed, stage, &status.recoverable());
     commit(root, &mut boot.report);
     if stage == Stage::Network {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
@@ -213,16 +232,16 @@ pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<
     boot.errors()
 }
 
-/// Does the stage's work. Returns the instance, as its source now describes it, and the random passwords that
-/// are now set.
+/// Does the stage's work; `changed`: the instance changed since the local stage. Returns the instance, and the random passwords
+/// that are now set.
 fn work(
     root: &mut Root,
     boot: &mut Boot,
     instance: Instance,
+    changed: bool,
     stage: Stage,
     known: &[String],
 ) -> (Instance, Vec<(String, String)>) {
-    boot.config = combined(root, boot);
     if stage != Stage::Network && remerge(root, boot, &instance) {
         // What the stage before has not written of it.
         let mut run = Run::new(root, boot, &instance);
@@ -231,11 +250,6 @@ fn work(
             .filter(|later| **later >= stage)
             .for_each(|later| run.stage(*later, Half::BeforePivot));
     }
-    let refreshed =
-        if stage == Stage::Network && boot.config.is_some() { refresh::refresh(root, boot, &instance) } else { None };
-    boot.log();
-    let changed = refreshed.is_some();
-    let instance = refreshed.unwrap_or(instance);
     if changed {
         // Stages that the local stage found idle may have work now.
         Run::new(root, boot, &instance).mark_idle();
@@ -246,7 +260,7 @@ fn work(
         merge(root, boot, &complete, stage, Reason { remote, changed }, known);
     }
     let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
-    local_stage::begin(boot.outside, stage);
+    local_stage::begin(boot.outside, boot.action.unwrap_or(stage.action()));
     let mut before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
     let base = boot.image.digest.clone();
     if stage == Stage::Network {
@@ -460,7 +474,7 @@ mod tests {
             let user_data = Some(format!("#cloud-config\n{config}").into_bytes().into());
             let instance = Instance { instance_id: id.into(), user_data, ..Instance::default() };
             let mut boot = Boot::new(&root, &machine, &Options::default(), &crate::system::Nothing);
-            let (_, passwords) = work(&mut root, &mut boot, instance, Stage::Network, &[]);
+            let (_, passwords) = work(&mut root, &mut boot, instance, false, Stage::Network, &[]);
             let hash = root.text("/etc/shadow").split(':').nth(1).unwrap_or_default().to_owned();
             (passwords, hash, root.exists(run_dir::RANDOM_PASSWORDS))
         };
@@ -477,6 +491,20 @@ mod tests {
         let late = "cloud_init_modules: [], cloud_config_modules: [set_passwords]";
         let (passwords, _, left) = run_with("i-3", late, Some("a:second\n"));
         assert!(left && passwords == [("a".into(), "second".into())]);
+    }
+
+    #[test]
+    fn stage_begins_under_the_name_of_its_command() {
+        for (action, expected) in [(None, "'init'"), (Some("modules:init"), "'modules:init'")] {
+            let dir = TempDir::new("later-action");
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let options = Options { action, ..Options::default() };
+            let machine = Machine::default();
+            let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+            let mut boot = Boot::new(&root, &machine, &options, &crate::system::Nothing);
+            let messages = logging::capture(|| drop(work(&mut root, &mut boot, instance, false, Stage::Network, &[])));
+            assert!(messages.iter().any(|message| message.text.contains(&format!("running {expected} at "))));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
 use crate::drive::devices::Places;
-use crate::instance::Instance;
+use crate::instance::{Instance, state};
 use crate::network::render::{RENDERERS, Renderer};
 use crate::root::run_dir::{LocalStage, Origin};
 use crate::root::{Command, Root};
@@ -25,30 +25,45 @@ pub const BUDGET: Duration = Duration::from_secs(30);
 /// The same if the user has not asked for it ([`Source::read_on_boot`]).
 pub const UNASKED: Duration = Duration::from_secs(10);
 
+/// What asking the datasource again has changed.
+pub enum Answer {
+    /// Nothing: no source was asked, none answered, or the answer equals the cached instance.
+    Same,
+    /// The instance, which has replaced the cached one.
+    Changed(Instance),
+    /// The machine is another instance now, for which nothing has been done yet.
+    Another(Instance),
+}
+
 /// Asks the datasource again if this boot took the instance from the cache and that [is due](is_due). The answer replaces the
-/// cached instance; the network files are written again if the user allows it. None if no source was asked, none answered, or
-/// the answer equals the cached instance.
-pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<Instance> {
-    if !is_later_boot(root) || !is_due(boot, instance) {
-        return None;
+/// cached instance; the network files are written again if the user allows it.
+pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Answer {
+    if !is_later_boot(root) || !is_due(root, boot, instance) {
+        return Answer::Same;
     }
     let is_allowed = is_allowed(boot, instance);
     let found = match again(root, boot, instance, if is_allowed { BUDGET } else { UNASKED }) {
         Some(found) => found,
         None => {
             log::info!("nothing is there that could be asked again about the instance {}", instance.instance_id);
-            return None;
+            return Answer::Same;
         }
     };
     match found {
         Ok(found) if found.instance_id != instance.instance_id => {
-            boot.report.warn(format_args!(
-                "the datasource knows this machine as {} now: a new instance is for the next boot's initramfs",
-                found.instance_id
-            ));
-            None
+            let id = &found.instance_id;
+            if is_kept(boot) || root.is_file(&state::kept_mark(instance)) {
+                boot.report.warn(format_args!(
+                    "the datasource knows this machine as {id} now: manual_cache_clean keeps {}",
+                    instance.instance_id
+                ));
+                return Answer::Same;
+            }
+            log::info!("the datasource knows this machine as {id} now, which was {}", instance.instance_id);
+            Answer::Another(found)
         }
         Ok(found) => {
+            boot.report.keep(root.remove(state::ANOTHER));
             let updated = if is_allowed {
                 store(root, boot, found).map(|(instance, _)| instance)
             } else {
@@ -56,7 +71,7 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
             };
             let updated =
                 updated.map_err(|e| boot.report.warn(format_args!("what the datasource says now is not used: {e}")));
-            updated.ok().filter(|updated| updated != instance)
+            updated.ok().filter(|updated| updated != instance).map_or(Answer::Same, Answer::Changed)
         }
         Err(e) => {
             let problem = format!("the datasource was asked again and did not answer: {e}");
@@ -65,15 +80,17 @@ pub fn refresh(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Option<
             } else {
                 log::info!("{problem}")
             }
-            None
+            Answer::Same
         }
     }
 }
 
-/// Whether the datasource is to be asked again on a later boot: the user allows it, or it is one that is read on each boot and
-/// the image does not keep its instance for good (`manual_cache_clean`).
-pub fn is_due(boot: &Boot, instance: &Instance) -> bool {
-    is_allowed(boot, instance) || source::named(&instance.source).is_some_and(|s| s.read_on_boot) && !is_kept(boot)
+/// Whether the datasource is to be asked again on a later boot: the user allows it; or it is one that is read on each boot, or it
+/// has [another instance](state::ANOTHER) for the machine, and the image does not keep its instance for good (`manual_cache_clean`).
+pub fn is_due(root: &Root, boot: &Boot, instance: &Instance) -> bool {
+    let is_read = |s: &Source| s.read_on_boot && (instance.from_network || s.read.is_none());
+    let is_expected = || source::named(&instance.source).is_some_and(is_read) || root.is_file(state::ANOTHER);
+    is_allowed(boot, instance) || is_expected() && !is_kept(boot)
 }
 
 /// Whether the image keeps its instance for good.
@@ -227,14 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn asks_ec2_each_boot_unless_manual_cache_clean() {
-        let due = |config: &str, source: &str| {
+    fn sources_that_change_are_asked_on_each_boot() {
+        let asked = |config: &str, source: &str, from_network: bool, another: bool| {
             let dir = TempDir::new("refresh-due");
+            if another {
+                dir.write(state::ANOTHER.trim_start_matches('/'), "");
+            }
             let (root, machine) = (Root::open(&dir.0, Use::Tree).unwrap(), Machine::default());
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             boot.config = Some(yaml::parse("t", config).unwrap().into());
-            is_due(&boot, &Instance { source: source.into(), ..Instance::default() })
+            is_due(&root, &boot, &Instance { source: source.into(), from_network, ..Instance::default() })
         };
+        let due = |config: &str, source: &str| asked(config, source, true, false);
+        assert!(due("{}", "NoCloud") && due("{}", "OVF") && !due("{}", "CloudSigma"));
+        assert!(!asked("{}", "NoCloud", false, false), "a drive is read before the pivot");
+        assert!(asked("{}", "OpenStack", true, true) && !asked("manual_cache_clean: true", "OpenStack", true, true));
         assert!(due("{}", "Ec2") && due("updates: {network: {when: [hotplug]}}", "Ec2"));
         assert!(!due("manual_cache_clean: true", "Ec2") && !due("{}", "OpenStack"));
         assert!(due("{updates: {network: {when: [boot]}}, manual_cache_clean: true}", "OpenStack"));

@@ -190,7 +190,7 @@ impl<'a, 'b> Schedule<'a, 'b> {
             || self.root.exists(RANDOM_PASSWORDS)
             || self.has_boothooks
             || provision::has_later_files(self.root, instance)
-            || (!self.origin.is_read() && refresh::is_due(self.boot, instance))
+            || (!self.origin.is_read() && refresh::is_due(self.root, self.boot, instance))
     }
 
     /// Whether the final stage has work of its own: it ends a boot that changed something.
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_run_for_what_was_left_to_them_and_after_errors() {
+    fn stages_run_for_remaining_work_and_after_errors() {
         let idle = |prepare: &dyn Fn(&mut Root, &mut Boot, &mut Provisioned, &mut Origin)| {
             let dir = TempDir::new("demand-left");
             dir.write("usr/lib/systemd/systemd", "");

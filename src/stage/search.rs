@@ -173,8 +173,10 @@ struct Finder<'s, 'a> {
 fn look<'a>(search: &mut Search<'a>, own: &'a Value, drives: &mut Drives) -> Outcome {
     let (root, machine) = (search.root, search.machine);
     let cached = state::cached(root);
+    // A later stage learned of another instance, and could not provision it.
+    let is_another = root.is_file(state::ANOTHER);
     let cached = match cached {
-        Some(instance) if is_this_machine(&instance, root, machine, search.config) => {
+        Some(instance) if is_kept(&instance, root, search.config) || !is_another && has_uuid(&instance, machine) => {
             return Outcome::Same(Box::new(instance));
         }
         cached => cached,
@@ -182,7 +184,12 @@ fn look<'a>(search: &mut Search<'a>, own: &'a Value, drives: &mut Drives) -> Out
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
     let verdicts = detect::identify(&facts, &candidates());
     let names = choose::names(&verdicts, &facts);
-    let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
+    if let Some((name, _)) = facts.requested.forced.as_ref().filter(|(_, place)| place.ends_with("kernel command line"))
+    {
+        let name = source::named(name).map_or(name.as_str(), |source| source.name);
+        log::debug!("Kernel command line set to use a single datasource DataSource{name}.");
+    }
+    let served = !is_another && cached.as_ref().is_some_and(|c| was_served_here(c, machine));
     Finder { search, drives, facts, verdicts, names, cached, served }.find()
 }
 
@@ -491,12 +498,15 @@ fn without_notes(search: &Search, unread: &[String], due: bool) -> String {
     }
 }
 
-/// Whether the cached instance is certainly this machine's: its id is the machine's UUID, or it is kept forever
-/// (`manual_cache_clean`), as the image's configuration says or that with which it was provisioned.
-fn is_this_machine(cached: &Instance, root: &Root, machine: &Machine, config: &Value) -> bool {
-    config.get("manual_cache_clean").is_some_and(Value::is_true)
-        || root.is_file(&state::kept_mark(cached))
-        || machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
+/// Whether the cached instance is kept forever (`manual_cache_clean`), as the image's configuration says or that with which it was
+/// provisioned.
+fn is_kept(cached: &Instance, root: &Root, config: &Value) -> bool {
+    config.get("manual_cache_clean").is_some_and(Value::is_true) || root.is_file(&state::kept_mark(cached))
+}
+
+/// Whether the cached instance is certainly this machine's, because its id is the machine's UUID.
+fn has_uuid(cached: &Instance, machine: &Machine) -> bool {
+    machine.uuid().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&cached.instance_id))
 }
 
 /// Whether the cached instance came from a service and belongs to this machine. Then the initramfs does not
@@ -566,6 +576,30 @@ mod tests {
             if marked {
                 root.write(&state::kept_mark(&cached), "", Attr::root(0o644)).unwrap();
             }
+            assert_eq!(root.commit(), []);
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[""; 0], places);
+            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+                Outcome::Same(same) => assert_eq!(same.instance_id, id),
+                Outcome::Read(found) => assert_eq!(found.instance.instance_id, id),
+                _ => panic!("there is an instance"),
+            }
+        }
+    }
+
+    #[test]
+    fn looks_for_another_instance_that_stage_saw() {
+        let dir = TempDir::new("find-another");
+        dir.write("sys/class/dmi/id/product_uuid", "0-1\n");
+        dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");
+        dir.write("var/lib/cloud/seed/nocloud/user-data", "");
+        let machine = Machine::read(&dir.0);
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let cached = Instance { source: "NoCloud".into(), instance_id: "0-1".into(), ..Instance::default() };
+        state::store(&mut root, &cached).unwrap();
+        for (marks, id) in [(&[][..], "0-1"), (&[state::ANOTHER], "another"), (&[&state::kept_mark(&cached)], "0-1")] {
+            marks.iter().for_each(|mark| root.write(mark, "", Attr::root(0o644)).unwrap());
             assert_eq!(root.commit(), []);
             let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
             let mut drives = Drives::new(&[""; 0], places);
@@ -749,6 +783,25 @@ mod tests {
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             let found = find_service(&root, &mut boot).map(|found| found.instance.instance_id);
             assert_eq!(found.as_deref(), falls_back.then_some("iid-datasource-none"), "{config}{cmdline}");
+        }
+    }
+
+    #[test]
+    fn source_of_the_kernel_command_line_is_logged() {
+        for (cmdline, expected) in
+            [("ds=nocloud;h=a", Some("NoCloud")), ("ci.ds=openstack", Some("OpenStack")), ("a", None)]
+        {
+            let dir = TempDir::new("find-forced");
+            dir.write("proc/cmdline", cmdline);
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+            let mut drives = Drives::new(&[""; 0], places);
+            let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
+            let look = || drop(look(&mut search, &Value::Null, &mut drives));
+            let messages = crate::base::logging::capture(look);
+            const TEXT: &str = "Kernel command line set to use a single datasource DataSource";
+            let found = messages.iter().find_map(|message| message.text.strip_prefix(TEXT)?.strip_suffix('.'));
+            assert_eq!(found, expected, "{cmdline}");
         }
     }
 

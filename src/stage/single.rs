@@ -61,7 +61,7 @@ mod tests {
         let module = module::find("write-files").unwrap();
         let above = file("above", "write_files: [{path: /etc/x, content: above}]");
         let below = file("below", "write_files: [{path: /etc/x, content: below}]");
-        let mut options = Options { files: vec![above, below], force: false };
+        let mut options = Options { files: vec![above, below], ..Options::default() };
         let mut single = |options: &Options, frequency| {
             let errors = run(&mut root, &Machine::default(), options, module, frequency, &[]);
             (errors.len(), root.text("/etc/x"))

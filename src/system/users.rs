@@ -2,6 +2,7 @@
 //! share.
 
 use super::Context;
+use crate::base::deprecated;
 use crate::base::report::Report;
 use crate::document::{Map, Value, wrong};
 use std::collections::HashMap;
@@ -73,7 +74,10 @@ impl Users {
             Some(Value::Map(user)) => default_user = underscored(user),
             Some(Value::Bool(false)) => {}
             Some(value) => match value.text() {
-                Some(name) if !name.is_empty() => drop(default_user.insert("name", name)),
+                Some(name) if !name.is_empty() => {
+                    context.report.deprecated(deprecated::USER_TEXT.about(""));
+                    default_user.insert("name", name);
+                }
                 Some(_) => {}
                 None => out.problems.push(wrong("user", "a name or a mapping", value).to_string()),
             },
@@ -82,6 +86,9 @@ impl Users {
         let overridden = !default_user.is_empty();
         fill(&mut default_user, distro_user.unwrap_or(&Map::new()));
         if let Some(users) = context.get("users") {
+            if let Some(kind) = users.as_map().map(|_| "dict").or(users.as_str().map(|_| "str")) {
+                context.report.deprecated(deprecated::USERS_KIND.about(kind));
+            }
             out.read_users(users, context.report);
         }
         let mut out = out.finish();

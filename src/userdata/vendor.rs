@@ -2,6 +2,7 @@
 
 use super::Script;
 use crate::base::budget;
+use crate::base::deprecated;
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Bytes, Map, Value, wrong};
@@ -62,8 +63,12 @@ impl Settings {
                 return Settings::default();
             }
         };
+        let enabled = settings.get("enabled");
+        if let Some(text) = enabled.filter(|v| v.is_true()).and_then(Value::as_str) {
+            report.deprecated(deprecated::VENDOR_TEXT.about(text));
+        }
         Settings {
-            enabled: settings.get("enabled").is_some_and(Value::is_true),
+            enabled: enabled.is_some_and(Value::is_true),
             disabled_handlers: texts(settings.get("disabled_handlers")),
             prefix: texts(settings.get("prefix")),
         }

@@ -14,6 +14,7 @@ mod userdata;
 
 fn main() {
     let trials = [
+        cases::trials(),
         datasources::trials(),
         ds_identify::trials(),
         jinja::trials(),

@@ -45,6 +45,22 @@ fn the_readme_has_every_manual_page() {
     }
 }
 
+/// tests/settings/list makes the list of cloud-init's source and documentation.
+#[test]
+fn each_setting_of_cloud_inits_sources_is_known() {
+    let differences = page("initramfs/man/prepivot-differences.7.md");
+    let mut count = 0;
+    for line in include_str!("../settings/cloud-init-26.2.txt").lines() {
+        let [name, key, _] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let source = SOURCES.iter().find(|source| source.name == name).expect(line);
+        let is_read = source.settings.iter().any(|(known, _)| *known == key);
+        let is_stated = source.unused.contains(&key) && differences.text.contains(&format!("`{key}`"));
+        assert!(is_read != is_stated, "{line}: neither read, nor stated as without effect");
+        count += 1;
+    }
+    assert!(count > 100, "{count} settings");
+}
+
 #[test]
 fn manual_pages_have_their_usual_parts() {
     for page in pages::manual() {

@@ -99,6 +99,8 @@ fn query(program: &Program) -> ExitCode {
     let path = Path::new("/");
     match Root::open(path, Use::Tree).map(|root| hotplug::is_on(&root, &Machine::read(path))) {
         Ok(Some(on)) => {
+            // Left out where only root may write the log.
+            let _ = hotplug::log_query(|| log_call("query", "None", "None"));
             print(if on { "enabled\n" } else { "disabled\n" });
             ExitCode::SUCCESS
         }

@@ -47,6 +47,8 @@ pub struct Limits {
     pub attempt: Option<Duration>,
     /// How often a document is asked for again, once the service has answered at all.
     pub retries: Option<u32>,
+    /// How long to wait before a document is asked for again, instead of longer each time; [`FIRST_BACKOFF`] at least.
+    pub between: Option<Duration>,
     /// Whether the machine has a mark of the service. Then a response that it does not know the machine is
     /// asked for again, because it soon will.
     pub marked: bool,
@@ -182,7 +184,7 @@ impl Client {
     /// once the search for the service has to end ([`Limits::search`]), or at once if the machine has no mark of the service
     /// ([`Limits::marked`]).
     pub fn wait_for_service(&self, tries: u32) -> bool {
-        let wait = self.backoff(tries.max(1), None);
+        let wait = self.between(tries.max(1), None);
         self.limits.marked && self.is_patient() && wait < self.transport.left(self.search) && self.transport.wait(wait)
     }
 
@@ -254,7 +256,7 @@ impl Client {
             reason = failure;
             tries += 1;
             let elapsed = before.saturating_sub(self.transport.left(self.deadline));
-            let mut wait = self.backoff(tries, after);
+            let mut wait = self.between(tries, after);
             let invited = after.is_some() && !self.answered.load(Ordering::Relaxed) && request.tries > tries;
             let mut late =
                 away.is_none() && request.within.is_some_and(|within| elapsed.saturating_add(wait) >= within);
@@ -311,6 +313,14 @@ impl Client {
             (false, _) => (request.tries, self.search),
             (true, Limits { retries: Some(retries), .. }) => (retries.saturating_add(1), self.deadline),
             (true, _) => (request.tries, self.deadline),
+        }
+    }
+
+    /// The wait before the next of so many tries: the service's word, the image's, or one that grows.
+    fn between(&self, tries: u32, after: Option<Duration>) -> Duration {
+        match self.limits.between.filter(|_| after.is_none()) {
+            Some(between) => between.max(FIRST_BACKOFF),
+            None => self.backoff(tries, after),
         }
     }
 
@@ -553,6 +563,21 @@ mod tests {
         let (status, tries) = ask(Limits { search: Some(Duration::from_secs(5)), ..marked }, &[(404, "")]);
         assert!(status == 0 && tries < 8, "{tries}");
         assert_eq!(ask(Limits { search: Some(Duration::ZERO), ..marked }, &[(404, ""), (200, "i-1")]), (404, 1));
+    }
+
+    #[test]
+    fn image_sets_wait_between_tries() {
+        let took = |between: Option<u64>| {
+            let busy = (0..4).fold(Script::default(), |script, _| script.with("GET", URL, Answer::new(500, "")));
+            let (client, script) = client(busy.with("GET", URL, Answer::new(200, "")), Redirects::Any, 100);
+            let before = script.now();
+            let limits = Limits { between: between.map(Duration::from_secs), ..Limits::default() };
+            client.limited(limits).get(URL).unwrap();
+            script.now().duration_since(before).unwrap().as_secs_f64()
+        };
+        assert_eq!(took(Some(3)), 12.0);
+        assert_eq!(took(Some(0)), 1.0, "no busy loop");
+        assert!(took(None) < 6.0);
     }
 
     #[test]

@@ -186,7 +186,7 @@ pub trait Transport: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub redirects: Redirects,
-    /// The root whose CA certificates are used, read when https is first needed.
+    /// The root whose CA certificates, and the machine's own, are used. They are read when https is first needed.
     pub image: Option<PathBuf>,
 }
 

@@ -40,7 +40,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// `image` is the root whose CA certificates are read when https is first needed.
+    /// `image` is the root whose certificates are read when https is first needed.
     pub fn new(uplink: &Uplink, image: Option<PathBuf>, cancel: Cancel) -> Self {
         let plain = Agent::with_parts(config().build(), connector(uplink, &cancel, None), resolver(uplink, &cancel));
         Network { uplink: uplink.clone(), image, cancel, plain, tls: OnceLock::new(), secure: OnceLock::new() }

@@ -1,5 +1,6 @@
 //! Keys of old for `apt` (before cloud-init 0.7.9), which are still accepted.
 
+use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::system::Context;
@@ -19,6 +20,24 @@ const RENAMED: [(&str, &str); 8] = [
 const MIRROR: [(&str, &str); 3] =
     [("apt_mirror", "uri"), ("apt_mirror_search", "search"), ("apt_mirror_search_dns", "search_dns")];
 
+/// Reports which old keys are given.
+fn report(cx: &mut Context) {
+    if cx.get("apt_sources").is_some() {
+        cx.report.deprecated(deprecated::APT_SOURCES.about(""));
+    }
+    let (first, others) = RENAMED.split_at(1);
+    let names = first.iter().chain(&MIRROR).chain(others).map(|(old, _)| *old);
+    let given = names.filter(|key| cx.get(key).is_some_and(|v| v.as_str() != Some("")));
+    let given: Vec<String> = given.map(|key| format!("'{key}'")).collect();
+    if given.is_empty() {
+        return;
+    }
+    cx.report.deprecated(deprecated::APT_KEYS.about(&format!("[{}]", given.join(", "))));
+    if cx.get("apt").is_some() {
+        cx.report.deprecated(deprecated::APT_BOTH.about(""));
+    }
+}
+
 /// The value of `apt`, or its equivalent made from the old keys. Empty if there is neither.
 ///
 /// # Errors
@@ -33,9 +52,7 @@ pub fn section(cx: &mut Context) -> Result<Map> {
         })
         .collect();
     let mirror: Map = MIRROR.iter().filter_map(|(old, new)| Some((*new, given(old)?.clone()))).collect();
-    if !renamed.is_empty() || !mirror.is_empty() {
-        cx.report.deprecated("cloud-config: top-level keys for APT are deprecated since 22.1: use the keys of apt");
-    }
+    report(cx);
     match cx.get("apt") {
         Some(Value::Map(section)) => {
             let differs = |(_, new, value): &&(&str, &str, Value)| section.get(new).is_some_and(|v| v != value);

@@ -37,6 +37,7 @@
 mod beneath;
 
 use super::{BeforeServices, Module};
+use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::detect::virt;
 use crate::document::{Map, Value, wrong};
@@ -138,8 +139,9 @@ fn running(cx: &mut Context) -> Result<()> {
         }
     };
     let mode = section.get("mode");
-    if mode.is_some_and(|m| m.is_false() && m.as_str() != Some("off")) {
-        cx.report.deprecated("cloud-config: growpart.mode: use 'off' in quotes instead of a boolean");
+    if let Some(mode) = mode.filter(|m| m.is_false() && m.as_str() != Some("off")) {
+        let mode = if *mode == Value::Bool(false) { "False".to_owned() } else { mode.text().unwrap_or_default() };
+        cx.report.deprecated(deprecated::GROWPART_MODE.about(&mode));
     }
     if !is_on(cx, section)? {
         return Ok(());

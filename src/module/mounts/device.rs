@@ -33,6 +33,16 @@ pub(super) enum What {
 
 /// Resolves `spec`, for an entry of that type and with those options.
 pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> What {
+    let what = resolved(cx, spec, kind, options);
+    if let What::Device(name) | What::Other(name) | What::Late(name, _) = &what
+        && name != spec
+    {
+        log::debug!("changed {spec} => {name}");
+    }
+    what
+}
+
+fn resolved(cx: &Context, spec: &str, kind: &str, options: &str) -> What {
     let kind = kind.split(',').next().unwrap_or(kind);
     let virtual_type = !DEVICE_TYPES.contains(&kind);
     if options.split(',').any(|o| PATH_OPTIONS.contains(&o)) || is_remote(spec) {

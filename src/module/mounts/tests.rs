@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::logging;
 use crate::base::report::Report;
 use crate::base::testing::TempDir;
 use crate::document::{Map, yaml};
@@ -369,7 +370,12 @@ fn the_sources_names_and_the_users_aliases() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("/dev/vdb1\t/mnt\tauto\t"), "{lines:?}");
     assert!(lines[1].starts_with("/dev/vdf\tnone\tswap\tsw,nofail"), "{lines:?}");
-    let lines = machine.lines("{mounts: [[ephemeral0.1, /e], [mine, /m]], device_aliases: {mine: /dev/vdc}}");
+    let mut lines = Vec::new();
+    let aliased = "{mounts: [[ephemeral0.1, /e], [mine, /m]], device_aliases: {mine: /dev/vdc}}";
+    let messages = logging::capture(|| lines = machine.lines(aliased));
+    for text in ["changed ephemeral0.1 => /dev/vdb1", "changed mine => /dev/vdc"] {
+        assert!(messages.iter().any(|message| message.text == text), "{text}");
+    }
     assert!(lines[0].starts_with("/dev/vdb1\t/e\t") && lines[1].starts_with("/dev/vdc\t/m\t"), "{lines:?}");
     for entry in ["[ephemeral0, null]", "[ephemeral0]", "[/dev/vdb1, '']"] {
         let lines = machine.lines(&format!("mounts: [{entry}]"));

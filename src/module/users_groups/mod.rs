@@ -46,6 +46,7 @@
 //! users: str | [str | [str] | $user] | map
 //! ```
 
+use crate::base::deprecated;
 use crate::base::error::{Error, Result, all_or_error};
 use crate::base::report::Report;
 use crate::base::text::quoted;
@@ -244,6 +245,9 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
             None => self.add()?,
         };
         self.passwords(existing.is_some())?;
+        if self.config.get("sudo") == Some(&Value::Bool(false)) {
+            self.context.report.deprecated(deprecated::SUDO_FALSE.about(self.name));
+        }
         for key in ["doas", "sudo"] {
             let Some(rules) = self.config.get(key).filter(|v| is_truthy(v)) else { continue };
             let (root, report) = (&mut *self.context.root, &mut *self.context.report);
@@ -315,6 +319,9 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
             self.context
                 .report
                 .warn(format_args!("selinux_user of {} is ignored: Alpine has no SELinux users", self.name));
+        }
+        if self.config.get("groups").is_some_and(|groups| groups.as_map().is_some_and(|map| !map.is_empty())) {
+            self.context.report.deprecated(deprecated::GROUPS_MAP.about(self.name));
         }
         let mut groups = match self.config.get("groups") {
             Some(value) => names_of(value).unwrap_or_else(|| {

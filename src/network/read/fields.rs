@@ -17,6 +17,11 @@ impl Problems {
         self.0.borrow_mut().warn(format_args!("network configuration: {text}"));
     }
 
+    /// Adds a use of something deprecated.
+    pub fn deprecated(&self, text: impl fmt::Display) {
+        self.0.borrow_mut().deprecated(text);
+    }
+
     /// Adds a warning about an ignored value: the expected value, and the one found.
     pub fn reject(&self, path: &str, expected: &str, found: &str) {
         self.warn(format_args!("{path}: expected {expected}, found {found}; it is ignored"));

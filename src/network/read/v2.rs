@@ -2,6 +2,7 @@
 
 use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
 use super::fields::{Fields, Problems, mac_of_number};
+use crate::base::deprecated;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
@@ -195,6 +196,7 @@ fn interface(
     }
     for key in ["gateway4", "gateway6"] {
         let Some(gateway) = f.ip(key) else { continue };
+        f.problems().deprecated(deprecated::GATEWAY.about(""));
         let v6 = gateway.is_v6();
         match new.subnets.iter_mut().find(|s| s.gateway.is_none() && s.method == Method::Static && s.is_v6() == v6) {
             Some(subnet) => subnet.gateway = Some(gateway),

@@ -23,9 +23,11 @@ impl Identity {
     /// # Errors
     /// The SMBIOS has no UUID.
     pub fn of(machine: &Machine, root: &Root) -> Result<Identity, Failure> {
-        let fail = || Failure::new("failure to identify Azure VM ID");
-        let uuid = machine.uuid().ok_or_else(fail)?;
-        let swapped = swapped(&uuid).ok_or_else(|| fail().with("system_uuid", &uuid))?;
+        let fail = |exception: &str, uuid: &str| {
+            Failure::new("failure to identify Azure VM ID").with("exception", exception).with("system_uuid", uuid)
+        };
+        let uuid = machine.uuid().ok_or_else(|| fail("the SMBIOS has no UUID", "None"))?;
+        let swapped = swapped(&uuid).ok_or_else(|| fail("the UUID of the SMBIOS has another form", &uuid))?;
         // SMBIOS before 2.6, which only machines without UEFI have, leaves the byte order of a UUID open: the
         // kernel assumes big-endian, but Azure's is little-endian. After an upgrade of the machine the kernel
         // may show the other one.
@@ -90,7 +92,12 @@ mod tests {
     #[test]
     fn without_a_uuid_there_is_no_identity() {
         for uuid in ["", "12345678", "12345678-1234-5678-1234-123456789ab", "1234567g-1234-5678-1234-123456789abc"] {
-            assert!(identity(uuid, "", true).is_err(), "{uuid}");
+            let failure = identity(uuid, "", true).unwrap_err().to_string();
+            let found = if uuid.is_empty() { "None" } else { uuid };
+            assert!(
+                failure.contains(", exception=the ") && failure.ends_with(&format!(", system_uuid={found}")),
+                "{failure}"
+            );
         }
     }
 }

@@ -27,18 +27,23 @@ const BAD_REQUEST: u16 = 400;
 /// # Errors
 /// The service does not answer, refuses, or returns something other than a JSON mapping.
 pub fn instance(client: &Client, base: &str, tries: u32) -> std::result::Result<Value, Failure> {
-    let url = format!("{base}{INSTANCE}");
-    let reply = send(client, &url, tries).map_err(|e| unanswered(&e, &url))?;
-    let (url, reply) = if reply.status == BAD_REQUEST {
-        let url = format!("{base}{OLD_INSTANCE}");
-        let reply = send(client, &url, tries).map_err(|e| unanswered(&e, &url))?;
-        (url, reply)
-    } else {
-        (url, reply)
+    let start = client.now();
+    let failed = |failure: Failure, exception: Error, url: &str| {
+        let taken = client.now().duration_since(start).unwrap_or_default();
+        failure.with("duration", taken.as_secs_f64()).with("exception", exception).with("url", url)
     };
-    if !(200..=299).contains(&reply.status) {
-        let failure = Failure::new(format!("http error {} querying IMDS", reply.status));
-        return Err(failure.with("http_code", reply.status).with("url", &url));
+    let ask = |url: String| match send(client, &url, tries) {
+        Ok(reply) => Ok((url, reply)),
+        Err(e) => Err(failed(Failure::new(UNANSWERED), e, &url)),
+    };
+    let (mut url, mut reply) = ask(format!("{base}{INSTANCE}"))?;
+    if reply.status == BAD_REQUEST {
+        (url, reply) = ask(format!("{base}{OLD_INSTANCE}"))?;
+    }
+    let status = reply.status;
+    if !(200..=299).contains(&status) {
+        let failure = Failure::new(format!("http error {status} querying IMDS")).with("http_code", status);
+        return Err(failed(failure, refused("GET", &url, status), &url));
     }
     let fail = || Failure::new("error parsing IMDS metadata");
     match json::parse(&url, &reply.body) {
@@ -54,10 +59,6 @@ const UNANSWERED: &str = "unexpected error querying IMDS";
 /// Whether [`instance`] failed because there was no answer.
 pub fn is_unanswered(failure: &Failure) -> bool {
     failure.reason() == UNANSWERED
-}
-
-fn unanswered(exception: &Error, url: &str) -> Failure {
-    Failure::new(UNANSWERED).with("exception", exception).with("url", url)
 }
 
 /// The provisioning media of a machine from a pool, once it has an owner: an ovf-env.xml.
@@ -128,7 +129,15 @@ mod tests {
     #[test]
     fn failures_have_a_reason() {
         let reason = |answer: Answer| ask(&[(INSTANCE, answer)], 3).0.unwrap_err().to_string();
-        assert!(reason(Answer::new(403, "")).starts_with("http error 403 querying IMDS, http_code=403"));
+        let url = format!("{ADDRESS}{INSTANCE}");
+        let expected = format!(
+            "http error 403 querying IMDS, http_code=403, duration=0, exception=GET {ADDRESS}/metadata/instance: "
+        );
+        let refused = reason(Answer::new(403, ""));
+        assert!(refused.starts_with(&expected) && refused.ends_with(&format!(", url={url}")), "{refused}");
+        let silent = reason(Answer::Timeout);
+        let seconds = silent.split("duration=").nth(1).and_then(|text| text.split(',').next()?.parse::<f64>().ok());
+        assert!(seconds.is_some_and(|seconds| seconds > 1.0), "{silent}");
         for answer in [Answer::Refused("refused".into()), Answer::Timeout, Answer::new(410, "")] {
             let reason = reason(answer);
             assert!(reason.starts_with("unexpected error querying IMDS") && reason.contains("(3 tries)"), "{reason}");

@@ -11,6 +11,7 @@ use super::{SOURCE, certificates, instance};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::text;
+use crate::base::text::start;
 use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::link::http::{Client, Redirects, Settings};
@@ -33,6 +34,8 @@ const MAX_VALUE: usize = 1023;
 /// The proxy between the guest and Azure's services, and how long it may take to start, in seconds.
 const PROXY: &str = "azure-proxy-agent";
 const PROXY_WAIT: &str = "120";
+/// The most bytes of what it says that are reported, of each stream.
+const MAX_OUTPUT: usize = 256;
 /// How long a drive may take to eject its medium.
 const EJECT: Duration = Duration::from_secs(10);
 /// How long a report may take after waiting for the proxy.
@@ -107,10 +110,18 @@ fn proxy(live: &mut Live) -> (Option<Failure>, bool) {
     if live.root.which(PROXY).is_none() {
         return (Some(Failure::new("azure-proxy-agent not found")), false);
     }
-    let failure = match live.root.output(Command::new([PROXY, "--status", "--wait", PROXY_WAIT])) {
+    let fail = |status: i32, stdout: &str, stderr: &str| {
+        let failure = Failure::new("azure-proxy-agent status failure").with("exit_code", status);
+        Some(failure.with("stdout", start(stdout, MAX_OUTPUT)).with("stderr", start(stderr, MAX_OUTPUT)))
+    };
+    let command = Command::new([PROXY, "--status", "--wait", PROXY_WAIT]).with_errors();
+    let failure = match live.root.output(command) {
         Ok(output) if output.status == 0 => None,
-        Ok(output) => Some(Failure::new("azure-proxy-agent status failure").with("exit_code", output.status)),
-        Err(e) => Some(Failure::new("azure-proxy-agent status failure").with("stderr", e)),
+        Ok(output) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+            fail(output.status, &text(&output.stdout), &text(&output.stderr))
+        }
+        Err(e) => fail(-1, "", &e.to_string()),
     };
     (failure, true)
 }
@@ -171,13 +182,15 @@ mod tests {
     use crate::instance::Instance;
     use crate::link::http::script::{Answer, Script};
     use crate::machine::Machine;
-    use crate::root::{Root, Use};
+    use crate::root::{Output, Root, Use};
 
     /// A machine with Azure's UUID and a KVP daemon, and what was posted when the instance was reported.
     struct Case {
         dir: TempDir,
         config: Value,
         instance: Instance,
+        /// The exit status of azure-proxy-agent, if it runs.
+        proxy: Option<i32>,
     }
 
     impl Case {
@@ -200,7 +213,7 @@ mod tests {
                 subplatform: "config-disk (/dev/sr0)".into(),
                 ..Instance::default()
             };
-            Case { dir, config: Value::Null, instance }
+            Case { dir, config: Value::Null, instance, proxy: None }
         }
 
         /// The state and description that were posted, and the warnings.
@@ -210,6 +223,12 @@ mod tests {
                 .with("POST", "http://10.0.0.9/machine?comp=health", Answer::new(health, ""));
             let (client, script) = client(script);
             let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+            if let Some(status) = self.proxy {
+                root.play(Box::new(move |_, command| {
+                    assert_eq!(command.argv, [PROXY, "--status", "--wait", PROXY_WAIT]);
+                    Ok(Output { status, stdout: b"not yet\n".to_vec(), stderr: b"no service\n".to_vec() })
+                }));
+            }
             let machine = Machine::read(&self.dir.0);
             let mut report = Report::new();
             let mut live = Live {
@@ -271,6 +290,22 @@ mod tests {
         let case = Case::new(r#"{"config": {"ProvisionGuestProxyAgent": true}}"#);
         let (posted, ..) = case.run(200);
         assert!(posted[0].1.contains("|reason=azure-proxy-agent not found|"), "{posted:?}");
+    }
+
+    #[test]
+    fn proxy_that_fails_is_reported_with_its_words() {
+        for (status, expected) in [(0, ""), (7, "|exit_code=7|stdout=not yet|stderr=no service|")] {
+            let mut case = Case::new(r#"{"config": {"ProvisionGuestProxyAgent": true}}"#);
+            case.dir.write("usr/bin/azure-proxy-agent", "");
+            let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(case.dir.0.join("usr/bin/azure-proxy-agent"), runs).unwrap();
+            case.proxy = Some(status);
+            let (posted, ..) = case.run(200);
+            let (state, text) = &posted[0];
+            assert_eq!(state == "Ready", status == 0, "{text}");
+            assert!(text.contains(expected), "{text}");
+            assert_eq!(text.contains("|reason=azure-proxy-agent status failure|"), status != 0, "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub mod tree;
 
 use super::documents::hotplug_of;
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::{Hotplug, Source, Update};
 use crate::detect::{Facts, Finding, Mark, Verdict};
 use crate::document::Value;
@@ -43,6 +43,7 @@ pub static SOURCE: Source = Source {
         MAX_WAIT,
         TIMEOUT,
         RETRIES,
+        BETWEEN,
         (
             "apply_full_imds_network_config",
             "false: DHCP on the link that the service was asked by, without the others and without further addresses",
@@ -79,13 +80,26 @@ fn aws_mark(facts: &Facts) -> Option<Finding> {
     if swapped { Finding::found("DMI product_uuid begins with ec2, its first bytes in the other order") } else { None }
 }
 
+/// The setting on the kernel command line, and in ds-identify's file.
+const STRICT_ID: &str = "ci.datasource.ec2.strict_id";
+
 /// `strict_id` if it is set to something else than true: `false`, `warn`, `warn,5`.
 fn loose_id(facts: &Facts) -> Option<String> {
-    const KEY: &str = "ci.datasource.ec2.strict_id";
-    let on_line = facts.cmdline().value(KEY).map(str::to_owned);
+    let on_line = facts.cmdline().value(STRICT_ID).map(str::to_owned);
     let setting = || facts.setting(SOURCE.name, "strict_id").and_then(Value::text);
-    let strict_id = on_line.or_else(setting).or_else(|| facts.requested.file_value(KEY));
+    let strict_id = on_line.or_else(setting).or_else(|| facts.requested.file_value(STRICT_ID));
     strict_id.filter(|v| is_loose(v))
+}
+
+/// The warning that `strict_id: warn` asks for, if nothing shows that this machine is EC2's.
+fn unproven(search: &Search) -> Option<&'static str> {
+    let on_line = search.machine.cmdline.value(STRICT_ID).map(str::to_owned);
+    let strict_id = on_line.or_else(|| search.settings(SOURCE.name)?.get("strict_id")?.text())?;
+    let is_asked = strict_id.starts_with("warn") && Cloud::of(search.machine) == Cloud::Unknown;
+    is_asked.then_some(
+        "this machine has no mark of EC2, and its instance is of EC2's metadata service, as strict_id allows: if that is right, set \
+         datasource_list: [Ec2], or strict_id: false",
+    )
 }
 
 /// Unless the image requires a mark (`strict_id`), the service is possible.
@@ -109,13 +123,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let configured = list_setting(search, SOURCE.name, "metadata_urls");
     let (cloud, nics, machine) = (Cloud::of(search.machine), search.machine.nics(), search.machine.base.clone());
     let full_network = !switched_off(search, SOURCE.name, "apply_full_imds_network_config");
+    let warning = unproven(search);
     let fetch = move |client: &Client, base: &str| {
         let crawled = service::crawl(client, base, cloud == Cloud::Aws)?;
         let link = client.uplink().link.as_deref();
         let router = |link: &str| {
             leases::below(&machine).iter().filter(|lease| lease.link == link).find_map(|lease| lease.router())
         };
-        let instance = instance::instance(crawled, cloud, base, &nics, link, full_network, &router);
+        let mut instance = instance::instance(crawled, cloud, base, &nics, link, full_network, &router);
+        instance.problems.extend(warning.map(str::to_owned));
         Ok(Found { instance, place: base.into() })
     };
     let urls = move |uplink: &Uplink| instance::urls(uplink, &configured);
@@ -131,6 +147,26 @@ mod tests {
     use crate::document::yaml;
     use crate::machine::Machine;
     use crate::root::{Root, Use};
+
+    #[test]
+    fn warns_machine_without_marks_if_asked() {
+        for (cmdline, own, uuid, warns) in [
+            ("", "datasource: {Ec2: {strict_id: 'warn,5'}}", "0-1", true),
+            ("ci.datasource.ec2.strict_id=warn", "{}", "0-1", true),
+            ("", "datasource: {Ec2: {strict_id: warn}}", "ec2e1916-9099-7caf-fd21-012345abcdef", false),
+            ("", "datasource: {Ec2: {strict_id: false}}", "0-1", false),
+            ("", "{}", "0-1", false),
+        ] {
+            let dir = TempDir::new("ec2-warning");
+            dir.write("proc/cmdline", cmdline);
+            dir.write("sys/class/dmi/id/product_uuid", uuid);
+            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let config = yaml::parse("t", own).unwrap();
+            let deadline = crate::base::deadline::Deadline::after(std::time::Duration::ZERO);
+            let search = Search::new(&machine, &root, &config, deadline);
+            assert_eq!(unproven(&search).is_some(), warns, "{cmdline} {own} {uuid}");
+        }
+    }
 
     #[test]
     fn strict_id() {

@@ -1,8 +1,12 @@
 //! How a NoCloud seed is recognised.
 
+use crate::base::deprecated;
+use crate::base::report::Report;
 use crate::detect::{Facts, Finding, label_reason};
 use crate::document::Value;
 use crate::drive::Files;
+use crate::instance::Instance;
+use crate::machine::Machine;
 
 /// cloud-init's name of the source.
 pub const NAME: &str = "NoCloud";
@@ -39,6 +43,19 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
     }
     let inline = has("user-data") && has("meta-data");
     if inline { Finding::found("datasource: NoCloud: has user-data and meta-data in the configuration") } else { None }
+}
+
+/// Reports the old name of a seed at a URL, and a network in ifupdown's form.
+pub fn deprecated(machine: &Machine, instance: &Instance, report: &mut Report) {
+    let serial = machine.dmi("product_serial").unwrap_or_default();
+    let is_old = |line: &str| {
+        let mut names = line.split_whitespace().filter_map(|word| word.strip_prefix("ds=")?.split(';').next());
+        names.next_back().is_some_and(|name| name.eq_ignore_ascii_case("nocloud-net"))
+    };
+    if is_old(machine.cmdline.text()) || is_old(&serial) {
+        report.deprecated(deprecated::NOCLOUD_NET.about(""));
+    }
+    instance.report_eni(report);
 }
 
 /// Whether files are a seed: they include meta-data or user-data.

@@ -16,7 +16,7 @@ use crate::detect::Mark;
 
 pub static SOURCE: Source = Source {
     name: marks::NAME,
-    described: "[seed={place}]",
+    described: "[seed={place}]{other mode}",
     aliases: &["nocloud-net"],
     marks: &[Mark::Check(
         "ds=nocloud in DMI product_serial; /var/lib/cloud/seed/nocloud or nocloud-net with meta-data and user-data; a filesystem \
@@ -25,8 +25,10 @@ pub static SOURCE: Source = Source {
     )],
     labels: &[marks::LABEL],
     read: Some(seed::read),
+    deprecated: marks::deprecated,
     service: Some(service::job),
     has_no_address: true,
+    read_on_boot: true,
     seed: Some(|_, files, place| seed::of_files(files, place)),
     drive_is_due: Some(marks::serial_says_no_cloud),
     settings: &[

@@ -30,7 +30,8 @@ pub static SOURCE: Source = Source {
         ("dsmode", "local, net or disabled (not used), where context.sh itself has no DSMODE"),
         ("parseuser", "ignored: context.sh is never run, so that no user is needed to run it"),
     ],
-    docs: "OpenNebula's context.sh: on a drive labelled CONTEXT or CDROM, or in /var/lib/cloud/seed/opennebula. It is read, and \
+    docs: "OpenNebula's context.sh: on a drive labelled CONTEXT or CDROM, on any ISO 9660 where \
+        datasource_list has no other source, or in /var/lib/cloud/seed/opennebula. It is read, and \
         never run: assignments in any quoting, and values of earlier variables in later ones. A value with a command \
         substitution, and any command, is a warning and ignored. The network configuration comes from the ETHn_ variables.",
     ..Source::NEW
@@ -49,15 +50,25 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     {
         return Ok(Some(Found { instance, place: SEED.into() }));
     }
-    for label in LABELS {
-        for drive in search.drives_labelled(label) {
-            let Some(files) = search.open_drive(&drive) else { continue };
-            if let Some(instance) = of_files(search, &files, "config-disk", &drive)? {
-                return Ok(Some(Found { instance, place: drive }));
-            }
+    for drive in candidates(search) {
+        let Some(files) = search.open_drive(&drive) else { continue };
+        if let Some(instance) = of_files(search, &files, "config-disk", &drive)? {
+            return Ok(Some(Found { instance, place: drive }));
         }
     }
     Ok(None)
+}
+
+/// The drives that may have a context.sh: those with a label, and any ISO 9660 if the image uses no other datasource.
+fn candidates(search: &mut Search) -> Vec<String> {
+    let mut drives: Vec<String> = LABELS.iter().flat_map(|label| search.drives_labelled(label)).collect();
+    let list = search.config.get("datasource_list").map(Value::texts).unwrap_or_default();
+    let is_ours = |name: &String| SOURCE.is_named(name) || name.eq_ignore_ascii_case("None");
+    if list.iter().any(|name| SOURCE.is_named(name)) && list.iter().all(is_ours) {
+        let others = search.drives_of(&|drive| drive.superblock().is_some_and(|s| s.kind == "iso9660"));
+        drives.extend(others.into_iter().filter(|drive| !drives.contains(drive)).collect::<Vec<_>>());
+    }
+    drives
 }
 
 /// The instance of a tree of files; None if it has no context.sh.
@@ -103,4 +114,61 @@ fn of_files(search: &Search, files: &Files, kind: &str, place: &str) -> Result<O
     }
     instance.metadata = Value::Map(metadata);
     Ok(Some(instance))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::base::testing::TempDir;
+    use crate::document::yaml;
+    use crate::drive::devices::Device;
+    use crate::drive::label::Superblock;
+    use crate::drive::search::{Contents, Probed};
+    use crate::machine::Machine;
+    use crate::root::{Root, Use};
+    use std::time::Duration;
+
+    #[test]
+    fn reads_unlabelled_iso_only_without_other_sources() {
+        let drive = |name: &str, kind: &'static str, label: Option<&str>| Probed {
+            device: Device {
+                name: name.into(),
+                node: format!("/dev/{name}").into(),
+                size: 1 << 20,
+                partition: false,
+                number: None,
+                optical: true,
+                removable: true,
+                partition_label: None,
+                partition_uuid: None,
+                likely: true,
+            },
+            contents: Contents::Filesystem(Superblock {
+                kind,
+                label: label.map(str::to_owned),
+                second_label: None,
+                uuid: None,
+            }),
+        };
+        let drives = [
+            drive("sr0", "iso9660", None),
+            drive("sr1", "iso9660", Some("CDROM")),
+            drive("vda", "ext4", None),
+            drive("sr2", "iso9660", Some("context")),
+        ];
+        let dir = TempDir::new("opennebula-drives");
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        for (list, expected) in [
+            ("[OpenNebula]", &["/dev/sr2", "/dev/sr1", "/dev/sr0"][..]),
+            ("[OpenNebula, None]", &["/dev/sr2", "/dev/sr1", "/dev/sr0"]),
+            ("[OpenNebula, NoCloud]", &["/dev/sr2", "/dev/sr1"]),
+            ("[]", &["/dev/sr2", "/dev/sr1"]),
+        ] {
+            let config = yaml::parse("t", &format!("datasource_list: {list}")).unwrap();
+            let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::ZERO));
+            search.set_drives(&drives);
+            assert_eq!(candidates(&mut search), expected, "{list}");
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub static SOURCE: Source = Source {
     )],
     labels: &[LABEL],
     read: Some(read),
+    deprecated: |_, instance, report| instance.report_eni(report),
     seed: Some(seed),
     drive_is_due: Some(marks::drive_is_due),
     labels_disks: true,

@@ -7,7 +7,7 @@ mod password;
 mod service;
 
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::Source;
 use crate::base::error::Error;
 use crate::drive::Files;
@@ -27,6 +27,7 @@ pub static SOURCE: Source = Source {
         MAX_WAIT,
         TIMEOUT,
         RETRIES,
+        BETWEEN,
         ("apply_network_config", "false: DHCP on the first link instead of network_data.json"),
     ],
     docs: "OpenStack's metadata service. Read from http://169.254.169.254 and http://[fe80::a9fe:a9fe] on every link, whichever \

@@ -5,7 +5,7 @@
 mod network;
 
 use super::search::{Found, Search};
-use super::service::{Job, MAX_WAIT, TIMEOUT, limits};
+use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use super::table::Source;
 use crate::base::base64;
 use crate::base::error::{Error, Result};
@@ -31,6 +31,8 @@ pub static SOURCE: Source = Source {
         ),
         MAX_WAIT,
         TIMEOUT,
+        RETRIES,
+        BETWEEN,
     ],
     docs: "Oracle Cloud Infrastructure. Read from http://169.254.169.254/opc/v2 and http://[fd00:c1::a9fe:a9fe]/opc/v2, whichever \
         answers first, with the header that version 2 of the service demands; from version 1 where there is no version 2. \

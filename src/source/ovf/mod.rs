@@ -35,6 +35,7 @@ pub static SOURCE: Source = Source {
     read: Some(read),
     real_root: RealRoot { unseen: Some(|facts| facts.unseen_guestinfo()), ..RealRoot::NEW },
     service: Some(job),
+    read_on_boot: true,
     seed: Some(|_, files, place| {
         let environment = of_files(files)?.ok()?;
         Some(finish(environment.seed(place), &environment, true).instance)

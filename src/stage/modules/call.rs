@@ -74,7 +74,9 @@ impl Run<'_, '_> {
         if module.is_left_out() && module.idle.is_some_and(|idle| self.with_context(args, idle)) {
             return None;
         }
-        let mut event = Event::module(module.name, frequency.name());
+        let (name, how) = (module.name, frequency.name());
+        log::debug!("Running module {name} (cc_{name}) with frequency {how}");
+        let mut event = Event::module(name, how);
         let error = self.with_context(args, handler).err();
         let error = error.map(|e| format!("module {} failed: {e}", module.name));
         if let Some(error) = &error {

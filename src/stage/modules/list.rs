@@ -1,6 +1,7 @@
 //! The lists of modules in the configuration: which entries they have, and which of them are skipped.
 
 use super::{Half, Run};
+use crate::base::deprecated;
 use crate::base::report::Report;
 use crate::document::Value;
 use crate::instance::Frequency;
@@ -38,13 +39,13 @@ pub(super) fn entry(value: &Value, half: Half, report: &mut Report) -> Option<En
         return None;
     };
     let frequency = frequency.as_deref().map(str::trim).filter(|word| !word.is_empty());
-    let frequency = frequency.map(Frequency::named).unwrap_or(Some(module.frequency));
-    if frequency.is_none() {
-        report.warn(format_args!(
-            "module {name}: expected always, once-per-instance or once: its default frequency is used"
-        ));
+    if let Some(word) = frequency.filter(|word| Frequency::named(word).is_none()) {
+        report.deprecated(deprecated::FREQUENCY.about(&format!("{name} has an unknown frequency {word}")));
     }
-    Some(Entry { module, frequency: frequency.unwrap_or(module.frequency), args })
+    if let Some(names) = module::renamed(&name) {
+        report.deprecated(deprecated::RENAMED.about(&names));
+    }
+    Some(Entry { module, frequency: frequency.and_then(Frequency::named).unwrap_or(module.frequency), args })
 }
 
 /// The module that an entry of a list names.

@@ -1,10 +1,16 @@
 //! A case of datasources.json. Every key is known, or the case is an error.
 
 use super::surroundings::Exchange;
+use super::tree::set_virt;
+use crate::cases::trial;
+use libtest_mimic::Trial;
 use prepivot::base::base64;
-use prepivot::document::{Map, Value};
+use prepivot::base::testing::TempDir;
+use prepivot::detect::virt;
+use prepivot::document::{Map, Value, json};
 use prepivot::link::dhcp::Lease;
 use prepivot::link::leases::of_dhclient;
+use prepivot::machine::Machine;
 use std::net::IpAddr;
 
 /// What is at a path of the machine.
@@ -34,6 +40,8 @@ pub struct Nic {
     pub index: Option<i64>,
     pub up: bool,
     pub is_virtual: bool,
+    /// Whether it is the one of a failover group that gets the configuration.
+    pub leads_failover: bool,
 }
 
 pub struct Case {
@@ -52,8 +60,10 @@ pub struct Case {
     /// cloud-init's requests, each with its answer.
     pub http: Vec<Exchange>,
     pub names: Vec<(String, Vec<IpAddr>)>,
-    /// What a NIC (`*`: each) leases.
-    pub leases: Vec<(String, Lease)>,
+    /// What a NIC (`*`: each) leases, one after the other.
+    pub leases: Vec<(String, Vec<Lease>)>,
+    /// The virtual machine or container, in systemd-detect-virt's words.
+    pub virt: Option<String>,
     /// The programs that cloud-init ran, with their arguments.
     pub commands: Vec<Vec<String>>,
     /// The other keys of the input, which the machine's surroundings answer.
@@ -172,6 +182,7 @@ fn nic(value: &Value) -> Result<Nic, String> {
         index: fields.take("ifindex").and_then(Value::as_int),
         up: fields.take("up").and_then(Value::as_bool) != Some(false),
         is_virtual: fields.take("virtual").and_then(Value::as_bool) == Some(true),
+        leads_failover: fields.take("netfail_master").and_then(Value::as_bool) == Some(true),
     };
     fields.end()?;
     Ok(nic)
@@ -215,10 +226,15 @@ fn addresses((name, list): (&str, &Value)) -> Result<(String, Vec<IpAddr>), Stri
     Ok((name.to_owned(), list.collect::<Result<_, _>>()?))
 }
 
-fn lease((nic, options): (&str, &Value)) -> Result<(String, Lease), String> {
-    let options = options.as_map().ok_or_else(|| format!("dhcp: {nic}: expected a mapping"))?;
-    let lease = of_dhclient(options.iter().filter_map(|(name, value)| Some((name, value.as_str()?))));
-    Ok((nic.to_owned(), lease.ok_or_else(|| format!("dhcp: {nic}: expected an address"))?))
+fn leases((nic, given): (&str, &Value)) -> Result<(String, Vec<Lease>), String> {
+    let one = |options: &Value| {
+        let options = options.as_map().ok_or_else(|| format!("dhcp: {nic}: expected a mapping"))?;
+        let lease = of_dhclient(options.iter().filter_map(|(name, value)| Some((name, value.as_str()?))));
+        lease.ok_or_else(|| format!("dhcp: {nic}: expected an address"))
+    };
+    // An attempt without a lease leaves none.
+    let all = given.as_list().unwrap_or(std::slice::from_ref(given)).iter().filter(|lease| !lease.is_null());
+    Ok((nic.to_owned(), all.map(one).collect::<Result<_, _>>()?))
 }
 
 impl Case {
@@ -268,7 +284,8 @@ impl Case {
             is_local: fields.text("stage")?.as_deref() == Some("local"),
             http: fields.list("http")?.iter().map(exchange).collect::<Result<_, _>>()?,
             names: fields.pairs("dns")?.into_iter().map(addresses).collect::<Result<_, _>>()?,
-            leases: fields.pairs("dhcp")?.into_iter().map(lease).collect::<Result<_, _>>()?,
+            leases: fields.pairs("dhcp")?.into_iter().map(leases).collect::<Result<_, _>>()?,
+            virt: fields.text("virt")?,
             commands,
             needs,
             input: case.get("input").cloned().unwrap_or_default(),
@@ -277,9 +294,36 @@ impl Case {
         Ok(loaded)
     }
 
-    /// What a NIC has leased before the network is up.
-    pub fn lease(&self, nic: &str) -> Option<Lease> {
-        let (_, lease) = self.leases.iter().filter(|_| self.is_local).find(|(name, _)| name == nic || name == "*")?;
-        Some(Lease { link: nic.to_owned(), ..lease.clone() })
+    /// What a NIC leases before the network is up, one after the other.
+    pub fn leases(&self, nic: &str) -> Vec<Lease> {
+        let found = self.leases.iter().filter(|_| self.is_local).find(|(name, _)| name == nic || name == "*");
+        let all = found.map(|(_, all)| all.as_slice()).unwrap_or_default();
+        all.iter().map(|lease| Lease { link: nic.to_owned(), ..lease.clone() }).collect()
     }
+}
+
+/// Tests of what reads the cases.
+pub fn trials() -> Vec<Trial> {
+    vec![trial("conformance: a case has several leases, a kind of machine and a failover group", || {
+        let text = r#"{"input": {"datasource": "Oracle", "stage": "local", "virt": "kvm",
+            "nics": [{"name": "eth0", "mac": "a", "netfail_master": true}],
+            "dhcp": {"eth0": [{"fixed-address": "10.0.0.2"}, null, {"fixed-address": "10.0.0.3"}], "*": {"fixed-address": "10.0.0.4"}}}}"#;
+        let case = Case::load(&json::parse("t", text.as_bytes()).unwrap()).unwrap();
+        let leased = |nic: &str| {
+            case.leases(nic)
+                .iter()
+                .map(|lease| lease.address.map(|a| a.to_string()).unwrap_or_default())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (leased("eth0"), leased("eth1")),
+            (vec!["10.0.0.2".into(), "10.0.0.3".into()], vec!["10.0.0.4".into()])
+        );
+        assert_eq!((case.virt.as_deref(), case.nics[0].leads_failover), (Some("kvm"), true));
+        for kind in ["none", "lxc", "docker", "xen", "kvm", "qemu", "microsoft", "vmware", "amazon", "oracle"] {
+            let dir = TempDir::new("conformance-virt");
+            set_virt(&dir.0, kind);
+            assert_eq!(virt::detect(&Machine::read(&dir.0)), kind);
+        }
+    })]
 }

@@ -2,12 +2,15 @@
 
 use super::case::Case;
 use super::tree::write;
+use crate::cases::trial;
+use libtest_mimic::Trial;
 use prepivot::base::base64;
 use prepivot::base::crc32::crc32;
-use prepivot::document::{Map, Value};
+use prepivot::base::testing::TempDir;
+use prepivot::document::{Map, Value, json};
 use prepivot::machine::Tools;
 use prepivot::machine::tools::Answer;
-use prepivot::root::Root;
+use prepivot::root::{Command, Output, Root, Use};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -37,18 +40,78 @@ pub fn make_programs(case: &Case, dir: &Path) {
     }
 }
 
+/// What a command of the case wrote to a stream.
+fn stream(command: &Value, key: &str) -> Vec<u8> {
+    match command.get(key) {
+        Some(out) => match out.get("b64").and_then(Value::as_str) {
+            Some(encoded) => base64::decode(encoded.as_bytes()).expect("base64"),
+            None => out.text().unwrap_or_default().into_bytes(),
+        },
+        None => Vec::new(),
+    }
+}
+
+/// A command's words. A program without arguments may be a text.
+fn argv(command: &Value) -> Vec<String> {
+    match command.get("argv") {
+        Some(Value::List(words)) => words.iter().filter_map(Value::text).collect(),
+        Some(word) => word.text().into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Has the running system's programs answer as the case says, with exit code and output; the n-th run of a command takes its n-th
+/// entry. Whatever is not listed succeeds silently.
+pub fn play(case: &Case, root: &mut Root) {
+    let mut answers: Vec<(Vec<String>, Output)> = list(case, "commands")
+        .iter()
+        .map(|command| {
+            let status = command.get("rc").and_then(Value::as_int).and_then(|rc| i32::try_from(rc).ok()).unwrap_or(0);
+            (argv(command), Output { status, stdout: stream(command, "stdout"), stderr: stream(command, "stderr") })
+        })
+        .collect();
+    if answers.is_empty() {
+        return;
+    }
+    root.play(Box::new(move |_, command| {
+        let silent = Output { status: 0, stdout: Vec::new(), stderr: Vec::new() };
+        let mut same = answers.iter().enumerate().filter(|(_, (argv, _))| *argv == command.argv).map(|(at, _)| at);
+        let (first, others) = (same.next(), same.next().is_some());
+        let answer = match first {
+            Some(at) if others => answers.remove(at).1,
+            Some(at) => answers.get(at).map_or(silent, |(_, output)| output.clone()),
+            None => silent,
+        };
+        Ok(answer)
+    }));
+}
+
+/// Tests of the programs.
+pub fn trials() -> Vec<Trial> {
+    vec![trial("conformance: programs answer in turn with exit code and output", || {
+        let text = r#"{"input": {"datasource": "Azure", "commands": [{"argv": ["a", "b"], "rc": 3, "stdout": "one", "stderr": "e"},
+            {"argv": ["a", "b"], "stdout": {"b64": "dHdv"}}]}}"#;
+        let case = Case::load(&json::parse("t", text.as_bytes()).unwrap()).unwrap();
+        let dir = TempDir::new("conformance-commands");
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        play(&case, &mut root);
+        let mut run = |words: &[&str]| {
+            let output = root.output(Command::new(words.iter().copied())).unwrap();
+            (output.status, String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        };
+        assert_eq!(run(&["a", "b"]), (3, "one".into(), "e".into()));
+        assert_eq!(run(&["a", "b"]), (0, "two".into(), String::new()));
+        assert_eq!(run(&["a", "b"]).1, "two");
+        assert_eq!(run(&["c"]), (0, String::new(), String::new()));
+    })]
+}
+
 /// The tools with their answers: the last words of a command name it, as its program may be anywhere. Whatever is not
 /// listed fails.
 pub fn tools(case: &Case) -> Tools {
     let commands = list(case, "commands").iter().map(|command| {
-        let words: Vec<String> =
-            command.get("argv").and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::text).collect();
-        let stdout = command.get("stdout").map(|out| match out.get("b64").and_then(Value::as_str) {
-            Some(encoded) => base64::decode(encoded.as_bytes()).expect("base64"),
-            None => out.text().unwrap_or_default().into_bytes(),
-        });
         let success = command.get("rc").and_then(Value::as_int).unwrap_or(0) == 0;
-        (words, Answer { success, stdout: stdout.unwrap_or_default() })
+        (argv(command), Answer { success, stdout: stream(command, "stdout") })
     });
     let commands: BTreeMap<Vec<String>, Answer> = commands.collect();
     Tools::new(move |words, _| {

@@ -8,7 +8,7 @@ mod socket;
 mod surroundings;
 mod tree;
 
-use crate::cases::{Outcome, Vectors};
+use crate::cases::{Kind, Outcome, Vectors};
 use case::Case;
 use libtest_mimic::Trial;
 use prepivot::base::deadline::Deadline;
@@ -36,6 +36,12 @@ const AZURE_NO_NAMES: &str =
 const AZURE_MARKER: &str = "the mark that a machine of a pool has reported is not left behind: it has an owner by the time that anything is written";
 const AZURE_USER_DATA: &str = "user-data is not repeated in the metadata, which everyone on the machine may read";
 const NO_PARSE_USER: &str = "context.sh is never run, so that no user is needed to run it";
+
+const KINDS: &[Kind] = &[
+    Kind { cases: ": Azure/", places: &["metadata.imds.compute.userData"], reason: AZURE_USER_DATA },
+    Kind { cases: ": Azure/", places: &["/var/lib/cloud/data/reported_ready"], reason: AZURE_MARKER },
+    Kind { cases: ": Azure/", places: &["/var/lib/waagent/ovf-env.xml", "cfg.system_info"], reason: AZURE_NO_NAMES },
+];
 
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("OpenNebula/TestOpenNebulaDataSource/test_get_data_invalid_identity", NO_PARSE_USER),
@@ -148,6 +154,7 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<(Opti
     };
     let mut found = found.filter(|instance| instance.dsmode != DsMode::Disabled);
     if let (Some(instance), Some(act)) = (&mut found, source.provisioned) {
+        host::play(case, &mut root);
         let client = asked.client();
         let mut report = Report::new();
         let mut live = Live {
@@ -178,5 +185,13 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<(Opti
 }
 
 pub fn trials() -> Vec<Trial> {
-    Vectors { file: "datasources.json", exceptions: EXCEPTIONS }.trials(check)
+    let mut trials = host::trials();
+    trials.extend(service::trials());
+    trials.extend(case::trials());
+    trials.extend(vectors());
+    trials
+}
+
+fn vectors() -> Vec<Trial> {
+    Vectors { file: "datasources.json", exceptions: EXCEPTIONS, kinds: KINDS }.trials(check)
 }

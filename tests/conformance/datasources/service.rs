@@ -2,9 +2,12 @@
 
 use super::case::Case;
 use super::surroundings::{Exchange, script};
+use crate::cases::trial;
+use libtest_mimic::Trial;
 use prepivot::base::deadline::Deadline;
 use prepivot::document::xml::{self, Element};
 use prepivot::instance::Instance;
+use prepivot::link::dhcp::Lease;
 use prepivot::link::http::script::{Script, Sent};
 use prepivot::link::http::{Client, Findings, Redirects, Transport};
 use prepivot::link::{Reach, Uplink};
@@ -26,11 +29,14 @@ fn uplinks(case: &Case) -> Vec<Uplink> {
         .zip(2..)
         .flat_map(|(nic, index)| {
             let index = nic.index.and_then(|i| u32::try_from(i).ok()).unwrap_or(index);
-            let lease = case.lease(&nic.name);
-            let dns = lease.iter().flat_map(|l| l.dns.clone()).map(Into::into).collect();
-            let four = Uplink { lease, dns, ..Uplink::of(&nic.name, index, Reach::Ipv4) };
+            let leases = case.leases(&nic.name).into_iter().map(Some);
+            let leases: Vec<Option<Lease>> = if leases.len() == 0 { vec![None] } else { leases.collect() };
+            let four = leases.into_iter().map(move |lease| {
+                let dns = lease.iter().flat_map(|l| l.dns.clone()).map(Into::into).collect();
+                Uplink { lease, dns, ..Uplink::of(&nic.name, index, Reach::Ipv4) }
+            });
             let six = [Reach::Ipv6LinkLocal, Reach::Ipv6Routed].map(|reach| Uplink::of(&nic.name, index, reach));
-            six.into_iter().chain([four])
+            six.into_iter().chain(four)
         })
         .collect();
     all.sort_by_key(|uplink| uplink.reach == Reach::Ipv4 && uplink.lease.is_none());
@@ -85,10 +91,11 @@ impl Asked {
     /// Where the requests differ from cloud-init's: what they carried, and what was sent that changes something.
     pub fn differences(&self, case: &Case) -> Vec<String> {
         let sent: Vec<Sent> = self.0.borrow().iter().flat_map(|script| script.sent()).collect();
+        let given = tokens(case);
         let is = |exchange: &Exchange, s: &Sent| exchange.method == s.method && exchange.url == s.url;
         let wrong = sent.iter().filter(|s| {
             let mut listed = case.http.iter().filter(|e| is(e, s)).peekable();
-            listed.peek().is_some() && !listed.any(|e| carries(e, s))
+            listed.peek().is_some() && !listed.any(|e| carries(e, s, &given))
         });
         let mut lines: Vec<String> =
             wrong.map(|s| format!("{} {}: not with cloud-init's headers and body: {s:?}", s.method, s.url)).collect();
@@ -97,7 +104,7 @@ impl Asked {
             changes && e.error.is_none() && e.status < 300
         };
         for exchange in case.http.iter().filter(acts) {
-            if !sent.iter().any(|s| is(exchange, s) && carries(exchange, s)) {
+            if !sent.iter().any(|s| is(exchange, s) && carries(exchange, s, &given)) {
                 lines.push(format!("{} {}: was not sent", exchange.method, exchange.url));
             }
         }
@@ -105,12 +112,20 @@ impl Asked {
     }
 }
 
-/// Whether a request has the headers, the body and the local port of cloud-init's.
-fn carries(exchange: &Exchange, sent: &Sent) -> bool {
+/// The tokens that the services of a case gave: what they answered to a PUT.
+fn tokens(case: &Case) -> Vec<String> {
+    let given = case.http.iter().filter(|e| e.method == "PUT" && e.error.is_none() && e.status < 300);
+    given.map(|e| String::from_utf8_lossy(&e.body).trim().to_owned()).filter(|token| !token.is_empty()).collect()
+}
+
+/// Whether a request has the headers, the body and the local port of cloud-init's. A token is right if it was ever given.
+fn carries(exchange: &Exchange, sent: &Sent, given: &[String]) -> bool {
+    let is_token = |value: &str| given.iter().any(|token| token == value);
     let header = |name: &str| sent.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str());
     let headers = exchange.request_headers.iter().all(|(name, value)| {
         // The name of the library that sends it.
-        value.starts_with("python-requests/") || header(name).is_some_and(|ours| fits(value, ours))
+        value.starts_with("python-requests/")
+            || header(name).is_some_and(|ours| fits(value, ours) || is_token(value) && is_token(ours))
     });
     let body = exchange.request_body.as_ref().is_none_or(|theirs| {
         fits(String::from_utf8_lossy(theirs).trim(), String::from_utf8_lossy(&sent.body).trim())
@@ -151,4 +166,31 @@ pub fn fits(pattern: &str, text: &str) -> bool {
         }
         None => false,
     })
+}
+
+/// Tests of what compares the requests.
+pub fn trials() -> Vec<Trial> {
+    vec![trial("conformance: a token is right if it was ever given", || {
+        let exchange = Exchange {
+            method: "GET".into(),
+            url: "http://h/".into(),
+            request_headers: vec![("Token".into(), "second".into()), ("Kind".into(), "a".into())],
+            request_body: None,
+            has_source_port: false,
+            error: None,
+            status: 200,
+            headers: Vec::new(),
+            body: Vec::new(),
+            times: 1,
+        };
+        let given = ["first".to_owned(), "second".to_owned()];
+        let carries = |token: &str, kind: &str| {
+            let headers = vec![("token".to_owned(), token.to_owned()), ("kind".to_owned(), kind.to_owned())];
+            let sent =
+                Sent { method: "GET".into(), url: "http://h/".into(), headers, body: Vec::new(), source_port: None };
+            self::carries(&exchange, &sent, &given)
+        };
+        assert!(carries("second", "a") && carries("first", "a"));
+        assert!(!carries("third", "a") && !carries("first", "second"));
+    })]
 }

@@ -58,18 +58,52 @@ pub fn build(case: &Case, dir: &Path) -> Result<(), String> {
             }
         }
     }
+    if let Some(kind) = &case.virt {
+        set_virt(dir, kind);
+    }
     if let Some(version) = case.input.get("uname_version").and_then(Value::as_str) {
         write(dir, "proc/sys/kernel/version", format!("{version}\n"));
     }
     for nic in &case.nics {
         add_nic(dir, nic);
-        // As the network session leaves it.
-        if let Some(lease) = case.lease(&nic.name) {
-            write(dir, &format!("run/prepivot/lease-{}.json", nic.name), record::to_json(&lease));
+        // As the network session leaves it: the one that it has now.
+        if let Some(lease) = case.leases(&nic.name).last() {
+            write(dir, &format!("run/prepivot/lease-{}.json", nic.name), record::to_json(lease));
         }
     }
     case.devices.iter().try_for_each(|device| add_device(dir, device))
 }
+
+/// DMI values that only a kind of virtual machine has.
+const VENDORS: &[(&str, &str)] = &[
+    ("vmware", "VMware, Inc."),
+    ("amazon", "Amazon EC2"),
+    ("oracle", "innotek GmbH"),
+    ("bochs", "Bochs"),
+    ("parallels", "Parallels"),
+    ("bhyve", "BHYVE"),
+    ("apple", "Apple Virtualization"),
+    ("google", "Google Compute Engine"),
+    ("qemu", "QEMU"),
+];
+
+/// Makes the machine a virtual machine or container of this kind, by what systemd-detect-virt looks at.
+pub fn set_virt(dir: &Path, kind: &str) {
+    const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
+    match kind {
+        "none" => {}
+        "xen" => write(dir, "sys/hypervisor/type", "xen\n"),
+        "kvm" => write(dir, CLOCKS, "kvm-clock tsc\n"),
+        "microsoft" => write(dir, CLOCKS, "hyperv_clocksource tsc\n"),
+        kind => match VENDORS.iter().find(|(name, _)| *name == kind) {
+            Some((_, vendor)) => write(dir, "sys/class/dmi/id/bios_vendor", format!("{vendor}\n")),
+            None => write(dir, "run/systemd/container", format!("{kind}\n")),
+        },
+    }
+}
+
+/// The feature of a failover group's leader (the kernel's VIRTIO_NET_F_STANDBY), in a list of bits.
+const STANDBY: usize = 62;
 
 fn add_nic(dir: &Path, nic: &Nic) {
     let real = if nic.is_virtual { "sys/devices/virtual/net" } else { "sys/devices/pci0000:00/net" };
@@ -84,7 +118,11 @@ fn add_nic(dir: &Path, nic: &Nic) {
     if !nic.is_virtual {
         fs::create_dir_all(dir.join(&folder).join("device")).expect("a folder");
     }
-    if let Some(driver) = &nic.driver {
+    if nic.leads_failover {
+        attribute("device/features", &("0".repeat(STANDBY) + "1" + "0"));
+    }
+    let leads = nic.leads_failover.then_some("virtio_net");
+    if let Some(driver) = nic.driver.as_deref().or(leads) {
         let target = dir.join("sys/bus/drivers").join(driver);
         fs::create_dir_all(&target).expect("a folder");
         fs::create_dir_all(dir.join(&folder).join("device")).expect("a folder");

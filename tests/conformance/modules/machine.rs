@@ -322,7 +322,7 @@ pub fn semaphores(case: &Case) -> Vec<String> {
 /// Whether `found` is what a case expects: `@TMP@` and the like match any text.
 pub fn is_like(expected: &str, found: &str) -> bool {
     let mut expected = expected.to_owned();
-    for name in ["@TMP@", "@DATE@", "@UPTIME@", "@VERSION@"] {
+    for name in ["@TMP@", "@ROOT@", "@DATE@", "@UPTIME@", "@VERSION@"] {
         expected = expected.replace(name, "\0");
     }
     let mut pieces = expected.split('\0');

@@ -75,7 +75,7 @@ fn check(case: &Value) -> Outcome {
 }
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = Vectors { file: "network.json", exceptions: &[] }.trials(check);
+    let mut trials = Vectors { file: "network.json", exceptions: &[], kinds: &[] }.trials(check);
     trials.push(trial("meaning is compared, not spelling", compare::meaning_is_compared_not_spelling));
     trials.push(trial("each case of the table of exceptions is a case", each_exception_is_a_case));
     trials
