@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// The folders. Each may use those before it. `root`, the door to the disk, and `instance`, plain data, are to the left of the
 /// parts that fill them.
 const ORDER: &[&str] = &[
-    "base", "document", "machine", "root", "drive", "link", "detect", "network", "instance", "source", "userdata",
-    "system", "schema", "module", "stage", "cli",
+    "base", "document", "machine", "root", "drive", "link", "detect", "network", "instance", "trust", "source",
+    "userdata", "system", "schema", "module", "stage", "cli",
 ];
 
 /// Groups of files that use each other in a cycle. The only one is the interpreter of templates: there a value can be a
