@@ -25,6 +25,5 @@ pub mod schema;
 pub mod source;
 pub mod stage;
 pub mod system;
-#[cfg(feature = "trust")]
 pub mod trust;
 pub mod userdata;

@@ -6,9 +6,10 @@ use super::demand::{self, Provisioned};
 use super::find::{self, Outcome};
 use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
+use super::trust::Stop;
 use super::{
     Options, PROVISIONING, append_log, commit, credentials, handover, network, own_log, paths, provision, recover,
-    refresh, rescue, welcome,
+    refresh, rescue, trust, welcome,
 };
 use crate::base::error::Result;
 use crate::base::event::Event;
@@ -29,20 +30,29 @@ pub struct Ended {
     pub problems: Vec<String>,
     /// Whether everything was written. The real root's first stage writes the rest.
     pub written: bool,
+    /// Whether the trust policy stops the boot.
+    pub stop: Option<Stop>,
 }
 
 /// Provisions the new root at `path` with what this machine's datasource says. The boot goes on whatever fails.
 pub fn new_root(path: &Path, machine: &Machine) -> Ended {
-    let mut root = match Root::open(path, Use::NewRoot) {
-        Ok(root) => root,
-        Err(e) => return Ended { problems: vec![format!("{e}; nothing is provisioned")], written: false },
-    };
+    if let Err(e) = trust::carry(machine) {
+        return Ended { problems: vec![e.to_string()], written: false, stop: Some(Stop::Emergency) };
+    }
+    match Root::open(path, Use::NewRoot) {
+        Ok(root) => in_new_root(root, machine),
+        Err(e) => Ended { problems: vec![format!("{e}; nothing is provisioned")], written: false, stop: None },
+    }
+}
+
+/// The same, with the root opened.
+fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let unfinished = root.unfinished();
     let recovered = if unfinished.is_some() { Report::new() } else { recover(&mut root) };
     if let Some(why) = disabled(&root, machine) {
         log::info!("nothing is provisioned: {why}");
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
-        return Ended { problems, written: !root.is_unwritten() };
+        return Ended { problems, written: !root.is_unwritten(), stop: None };
     }
     log::debug!("{}", welcome(LOCAL));
     let outside = ThisMachine::new();
@@ -96,7 +106,9 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
             "not everything could be written before the pivot: the real root's first stage tries again".into(),
         );
     }
-    Ended { problems, written: done.written }
+    // By hand, on a folder, this machine is not switched off.
+    let stop = done.stop.filter(|stop| *stop != Stop::PowerOff || root.is_initramfs());
+    Ended { problems, written: done.written, stop }
 }
 
 /// The local stage of a real root that no initramfs provisioned. Returns the errors.
@@ -206,6 +218,8 @@ struct Done {
     /// What was provisioned, for the log, and what decides which later stages have work. None where nothing
     /// was found.
     provisioned: Option<(String, Provisioned)>,
+    /// Whether the trust policy stops the boot.
+    stop: Option<Stop>,
 }
 
 impl Done {
@@ -218,7 +232,7 @@ impl Done {
 fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Done {
     status.begin(LOCAL, boot.start);
     let mut is_others = false;
-    let (instance, place) = match outcome {
+    let (mut instance, place) = match outcome {
         Outcome::Nothing(why) => {
             boot.report.warn(why);
             boot.log();
@@ -246,6 +260,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             (instance, Some(place))
         }
     };
+    let verdict = trust::check(&boot.image.trust, root, boot.machine, &mut instance, place.is_some(), &mut boot.report);
+    if verdict.stop.is_some() && !root.is_live() {
+        boot.log();
+        return Done { stop: verdict.stop, ..Done::default() };
+    }
     status.set_datasource(&state::description(&instance));
     let again = state::last_id(root).as_deref() == Some(&instance.instance_id);
     let complete = provision::provision(root, boot, &instance, place.is_some()) && !is_others;
@@ -353,6 +372,13 @@ pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance>
     provision::provision(root, boot, &instance, true);
     boot.log();
     Ok(instance)
+}
+
+/// Provisions with an instance that was read now. Returns whether the trust policy stops the boot.
+#[cfg(test)]
+pub(super) fn outcome_of(root: &mut Root, boot: &mut Boot, instance: Instance) -> Option<super::trust::Stop> {
+    let found = Found { instance, place: "the test".into() };
+    provision_outcome(root, boot, &mut Status::new(), Outcome::Read(Box::new(found))).stop
 }
 
 #[cfg(test)]

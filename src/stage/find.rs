@@ -3,6 +3,7 @@
 //! appeared yet is waited for.
 
 use super::boot::Boot;
+use super::trust::REFUSED;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
@@ -144,7 +145,9 @@ fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadli
 fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadline) -> Outcome {
     let (root, machine, config) = (search.root, search.machine, search.config);
     let cached = state::cached(root);
-    if let Some(instance) = cached.as_ref().filter(|c| is_this_machine(c, root, machine, config)) {
+    // What the trust policy refused is read again.
+    let was_refused = cached.is_some() && root.exists(REFUSED);
+    if let Some(instance) = cached.as_ref().filter(|c| !was_refused && is_this_machine(c, root, machine, config)) {
         return Outcome::Same(Box::new(instance.clone()));
     }
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
@@ -164,7 +167,7 @@ fn look(search: &mut Search, own: &Value, drives: &mut Drives, deadline: Deadlin
         return Outcome::Read(Box::new(found));
     }
     // A machine that was served by a service on the last boot is not checked for a drive.
-    let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
+    let served = !was_refused && cached.as_ref().is_some_and(|c| was_served_here(c, machine));
     if root.has_run()
         && !root.is_live()
         && !served

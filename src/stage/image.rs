@@ -1,6 +1,7 @@
 //! The image: its distribution, its configuration, and whether it is to be provisioned at all.
 
 use super::Options;
+use super::trust::Gate;
 use crate::base::error::Result;
 use crate::base::report::Report;
 use crate::document::{Map, Value, json};
@@ -32,7 +33,7 @@ impl Files for InRoot<'_> {
 }
 
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
-fn configuration(root: &Root, machine: &Machine, distro: &Distro, report: &mut Report) -> config::Base {
+fn configuration(root: &Root, cmdline: &str, distro: &Distro, report: &mut Report) -> config::Base {
     // For configuration files that are Jinja templates.
     let path = format!("{}/{SENSITIVE_FILE}", state::RUN_DIR);
     let data = root.read(&path).ok().flatten().and_then(|b| json::parse(&path, &b).ok());
@@ -40,7 +41,7 @@ fn configuration(root: &Root, machine: &Machine, distro: &Distro, report: &mut R
     for (key, list) in module::default_lists().iter() {
         defaults.insert(key, list.clone());
     }
-    config::base(&mut InRoot(root), machine.cmdline.text(), data.as_ref(), defaults, report)
+    config::base(&mut InRoot(root), cmdline, data.as_ref(), defaults, report)
 }
 
 /// An image: the root as its builder left it.
@@ -57,6 +58,8 @@ pub struct Image {
     pub part_handlers: PartHandlers,
     /// The URL of `cloud-config-url` on the kernel command line.
     pub config_url: Option<String>,
+    /// The trust policy of this boot.
+    pub trust: Gate,
 }
 
 impl Image {
@@ -64,16 +67,20 @@ impl Image {
     /// Errors in its configuration go into `report`.
     pub fn read(root: &Root, machine: &Machine, report: &mut Report) -> Image {
         let mut distro = root.distro();
-        let mut base = configuration(root, machine, &distro, report);
+        let trust = Gate::of(root, machine);
+        // `cc:`
+        let cmdline = if trust.command_line() { machine.cmdline.text() } else { "" };
+        let mut base = configuration(root, cmdline, &distro, report);
         let named = base.config.get("system_info").and_then(|info| info.get("distro")?.as_str()).map(Distro::named);
         if let Some(named) = named.filter(|named| !["unknown", distro.name].contains(&named.name)) {
             distro = named;
             // The defaults below the image's own values are the other distribution's. What is wrong was reported already.
-            base = configuration(root, machine, &distro, &mut Report::new());
+            base = configuration(root, cmdline, &distro, &mut Report::new());
         }
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));
-        let config_url = machine.cmdline.value("cloud-config-url").and_then(|url| config_url(root, url));
-        Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root), config_url }
+        let url = machine.cmdline.value("cloud-config-url").filter(|_| trust.command_line());
+        let config_url = url.and_then(|url| config_url(root, url));
+        Image { distro, config, own, above: Vec::new(), part_handlers: part_handlers(root), config_url, trust }
     }
 
     /// The same image with the configuration files of the command line.

@@ -28,6 +28,7 @@ pub mod provision;
 pub mod refresh;
 mod reporting;
 pub mod single;
+pub mod trust;
 pub mod web;
 
 use crate::base::clock;

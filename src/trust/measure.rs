@@ -157,6 +157,11 @@ impl Registers {
         Ok(Registers { tpm, rtmr })
     }
 
+    /// Whether one of them is a TPM's.
+    pub fn has_tpm(&self) -> bool {
+        self.tpm.is_some()
+    }
+
     /// Extends all of them. Returns the digests that went into the PCR.
     ///
     /// # Errors
@@ -260,7 +265,7 @@ mod tests {
             let child = Command::new("swtpm")
                 .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear", "--tpmstate"])
                 .arg(format!("dir={}", dir.0.display()))
-                .args(["--server", &format!("type=tcp,port={port},disconnect")])
+                .args(["--server", &format!("type=tcp,port={port}")])
                 .args(["--ctrl", &format!("type=tcp,port={}", port + 1)])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

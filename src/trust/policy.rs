@@ -17,7 +17,8 @@ use std::path::Path;
 pub const FOLDER: &str = "etc/prepivot";
 /// The folder of the copy.
 pub const COPY: &str = "run/prepivot/trust";
-const CONF: &str = "trust.conf";
+/// The file of the rules.
+pub const CONF: &str = "trust.conf";
 const SIGNERS: &str = "allowed_signers";
 const REVOKED: &str = "revoked_keys";
 /// The ends of the names of certificates.
@@ -220,6 +221,11 @@ impl Policy {
         })
     }
 
+    /// A source that is used and has no rules of its own.
+    pub fn any_source(&self) -> String {
+        self.datasources.first().cloned().unwrap_or_default()
+    }
+
     /// Whether something is measured.
     pub fn measures(&self) -> bool {
         self.rules.iter().any(|rule| rule.needs.measured) || self.line.iter().any(|(_, needs)| needs.measured)
@@ -231,11 +237,10 @@ impl Policy {
             return format!("{problem}\neverything is refused, and the boot stops\n");
         }
         let mut lines: Vec<(String, String)> = Vec::new();
-        // Any source that is used and has no rules of its own.
-        let any = self.datasources.first().map_or("", String::as_str);
+        let any = self.any_source();
         for (kind, name) in Kind::ALL {
             let sources = self.rules.iter().filter(|rule| rule.kind == kind).filter_map(|rule| rule.source.as_ref());
-            lines.push((name.to_owned(), told(kind, &self.needs(kind, any))));
+            lines.push((name.to_owned(), told(kind, &self.needs(kind, &any))));
             lines.extend(sources.map(|source| (format!("{name}@{source}"), told(kind, &self.needs(kind, source)))));
         }
         let listed = if self.datasources.is_empty() { "all".to_owned() } else { self.datasources.join(" ") };
