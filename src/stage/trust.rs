@@ -334,6 +334,8 @@ mod tests {
             std::fs::read_dir(dir.0.join(policy::COPY)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["allowed_signers", "key.crt", "trust.conf"]);
+        assert!(Policy::read(&machine, policy::COPY).unwrap().problem.unwrap().contains("key.crt"));
+        std::fs::remove_file(dir.0.join(policy::COPY).join("key.crt")).unwrap();
         assert!(Policy::read(&machine, policy::COPY).unwrap().problem.is_none());
         // One that cannot be read there cannot be read here.
         dir.write("etc/prepivot/trust.conf", [0xff]);

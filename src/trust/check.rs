@@ -1,9 +1,10 @@
 //! Checks an instance's documents by the policy, and removes those that are refused.
 
-use super::envelope::{Envelope, Form, Statement};
+use super::allowed::{Key, fingerprint};
+use super::envelope::{self, Envelope, Form, Statement};
 use super::policy::digest_of;
 use super::sshsig::Signature;
-use super::{Document, Kind, Policy, documents};
+use super::{Document, Kind, Policy, cms, documents};
 use crate::base::clock;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
@@ -160,7 +161,7 @@ fn signer(policy: &Policy, form: Form, blob: &[u8], signed: &[u8], now: &Circums
         Form::Ssh => {
             let signature = Signature::parse(blob).ok_or_else(|| Error::new("the SSH signature has another form"))?;
             let mut known = policy.keys.iter().filter(|key| key.blob == signature.key).peekable();
-            let print = super::allowed::fingerprint(signature.key);
+            let print = fingerprint(signature.key);
             if policy.revoked.contains(&print) {
                 return Err(Error::new(format!("it is signed by a key that is revoked: {print}")));
             }
@@ -168,7 +169,7 @@ fn signer(policy: &Policy, form: Form, blob: &[u8], signed: &[u8], now: &Circums
                 return Err(Error::new(format!("it is signed by a key that is not trusted: {print}")));
             }
             // One of the cache was in time when it was read.
-            let time = |key: &super::allowed::Key| {
+            let time = |key: &Key| {
                 let why = key.refuses(NAMESPACE, now.now);
                 why.filter(|why| now.is_fresh || !why.contains("valid-"))
             };
@@ -188,7 +189,22 @@ fn signer(policy: &Policy, form: Form, blob: &[u8], signed: &[u8], now: &Circums
             }
             Ok(key.title())
         }
-        Form::Cms => Err(Error::new("CMS signatures are not read by this build")),
+        Form::Cms => {
+            let found = cms::signer(blob, signed, &policy.certificates);
+            let found = found.ok_or_else(|| {
+                Error::new("the CMS signature has another form, or is not that of these bytes by a certificate of the trust policy")
+            })?;
+            let print = fingerprint(&found.der);
+            if policy.revoked.contains(&print) {
+                return Err(Error::new(format!("it is signed by the key of a certificate that is revoked: {print}")));
+            }
+            // It has no namespace, by which a signature made for another use would be known.
+            if !signed.starts_with(envelope::STATEMENT.as_bytes()) || Statement::split(signed)?.0.get("kind").is_none()
+            {
+                return Err(Error::new("a CMS signature needs a statement with kind: user-data"));
+            }
+            Ok(format!("{} ({print})", found.name))
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod allowed;
 mod check;
+mod cms;
 mod envelope;
 pub mod event_log;
 pub mod measure;

@@ -4,6 +4,7 @@
 //! the root is never read.
 
 use super::allowed::{self, Key};
+use super::cms::{self, Certificate};
 use super::measure::{Plan, Scheme};
 use super::{Kind, envelope, lines};
 use crate::base::digest::SHA256_LEN;
@@ -21,12 +22,17 @@ pub const COPY: &str = "run/prepivot/trust";
 pub const CONF: &str = "trust.conf";
 const SIGNERS: &str = "allowed_signers";
 const REVOKED: &str = "revoked_keys";
-/// The ends of the names of certificates.
-const CERTIFICATES: [&str; 2] = [".crt", ".pem"];
+/// The end of the names of certificates.
+const CERTIFICATES: &str = ".crt";
 /// The largest file, in bytes.
 const MAX: u64 = 256 << 10;
-/// The start of the words of the kernel command line.
-const WORD: &str = "prepivot.";
+/// The words of the kernel command line.
+const WORDS: [(Kind, &str); 4] = [
+    (Kind::Metadata, "prepivot.metadata"),
+    (Kind::Network, "prepivot.network-config"),
+    (Kind::UserData, "prepivot.user-data"),
+    (Kind::VendorData, "prepivot.vendor-data"),
+];
 
 /// What happens if a document is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,8 +81,7 @@ pub struct Policy {
     pub keys: Vec<Key>,
     /// The fingerprints of the keys that are not accepted.
     pub revoked: Vec<String>,
-    /// Certificates, in PEM, with their names.
-    pub certificates: Vec<(String, Vec<u8>)>,
+    pub certificates: Vec<Certificate>,
     pub minimum_serial: u64,
     /// Keys that a statement must have.
     pub statement: Vec<String>,
@@ -180,18 +185,18 @@ impl Policy {
                 self.keys = allowed::signers(&name, &text(base, folder, &name)?)?;
             } else if name == REVOKED {
                 self.revoked = allowed::revoked(&name, &text(base, folder, &name)?)?;
-            } else if CERTIFICATES.iter().any(|end| name.ends_with(end)) {
-                self.certificates.push((name.clone(), text(base, folder, &name)?.into_bytes()));
+            } else if name.ends_with(CERTIFICATES) {
+                self.certificates.extend(cms::certificates(&name, &text(base, folder, &name)?)?);
             }
         }
         Ok(())
     }
 
     fn take_line(&mut self, machine: &Machine) -> Result<()> {
-        for (kind, name) in Kind::ALL.into_iter().filter(|(kind, _)| kind.is_document()) {
-            for value in machine.cmdline.values(&format!("{WORD}{name}")) {
+        for (kind, word) in WORDS {
+            for value in machine.cmdline.values(word) {
                 let needs = needs(kind, value.split(','));
-                self.line.push((kind, needs.map_err(|e| e.context(format_args!("{WORD}{name}")))?));
+                self.line.push((kind, needs.map_err(|e| e.context(word))?));
             }
         }
         Ok(())
@@ -257,7 +262,8 @@ impl Policy {
             lines.push(("measured by".to_owned(), into));
         }
         lines.extend(self.keys.iter().map(|key| ("key".to_owned(), key.title())));
-        lines.extend(self.certificates.iter().map(|(name, _)| ("certificate".to_owned(), name.clone())));
+        let named = |own: &Certificate| format!("{} ({})", own.name, allowed::fingerprint(&own.der));
+        lines.extend(self.certificates.iter().map(|own| ("certificate".to_owned(), named(own))));
         lines.extend(self.revoked.iter().map(|print| ("revoked".to_owned(), print.clone())));
         if self.minimum_serial > 0 {
             lines.push(("minimum-serial".to_owned(), self.minimum_serial.to_string()));
@@ -345,7 +351,6 @@ pub fn files(base: &Path) -> Result<Vec<(String, String)>> {
     if !names.iter().any(|name| name == CONF) {
         return Ok(Vec::new());
     }
-    let ends = |name: &str| CERTIFICATES.iter().any(|end| name.ends_with(end));
-    names.retain(|name| [CONF, SIGNERS, REVOKED].contains(&name.as_str()) || ends(name));
+    names.retain(|name| [CONF, SIGNERS, REVOKED].contains(&name.as_str()) || name.ends_with(CERTIFICATES));
     names.into_iter().map(|name| text(base, FOLDER, &name).map(|text| (name, text))).collect()
 }

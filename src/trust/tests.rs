@@ -542,3 +542,64 @@ fn vendor_data_is_measured_the_same_from_the_cache() {
         assert_eq!(bytes(&first), bytes(&second));
     }
 }
+
+#[test]
+fn accepts_cms_signatures_of_pinned_certificates() {
+    for kind in [&["-newkey", "rsa:2048"][..], &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]] {
+        if kind[1].starts_with("rsa") && !cfg!(feature = "tls") {
+            continue;
+        }
+        let Some(lab) = Lab::with_key("trust-cms", "ed25519") else { return };
+        for name in ["cms", "other-cms"] {
+            let (key, certificate) = (format!("{name}.key"), format!("{name}.crt"));
+            let request = ["req", "-x509", "-nodes", "-subj", "/CN=release", "-keyout", &key, "-out", &certificate];
+            if !run("openssl", &[&request[..], kind].concat(), &lab.dir) {
+                return;
+            }
+        }
+        let certificate = std::fs::read_to_string(lab.dir.0.join("cms.crt")).unwrap();
+        lab.write("release.crt", &certificate);
+        let sign = |name: &str, text: &str, options: &[&str]| {
+            lab.dir.write("message", text);
+            let (key, certificate) = (format!("{name}.key"), format!("{name}.crt"));
+            let words = ["cms", "-sign", "-binary", "-in", "message", "-signer", &certificate, "-inkey", &key];
+            assert!(run(
+                "openssl",
+                &[&words[..], &["-outform", "PEM", "-out", "message.cms"], options].concat(),
+                &lab.dir
+            ));
+            let signature = std::fs::read_to_string(lab.dir.0.join("message.cms")).unwrap();
+            format!("{}{signature}\n{text}", envelope::FIRST)
+        };
+        let text = format!("{}kind: user-data\n\n{DOCUMENT}", envelope::STATEMENT);
+        let forms: &[&[&str]] =
+            &[&[], &["-noattr"], &["-nocerts"], &["-noattr", "-nocerts", "-md", "sha512"], &["-md", "sha384"]];
+        for options in forms {
+            let good = sign("cms", &text, options);
+            assert_eq!(lab.judge(good.as_bytes()).as_deref(), Ok(DOCUMENT), "{kind:?} {options:?}");
+            lab.refuses(
+                "a byte changed",
+                good.replace("hostname", "hostnamf").as_bytes(),
+                "is not that of these bytes",
+            );
+            lab.refuses("another's key", sign("other-cms", &text, options).as_bytes(), "is not that of these bytes");
+            let envelope = envelope::Envelope::parse(good.as_bytes()).unwrap().unwrap();
+            let (blob, policy) = (&envelope.signatures[0].1, lab.read());
+            assert!(cms::signer(blob, text.as_bytes(), &policy.certificates).is_some());
+            crate::base::testing::mutations(blob, 500, |bytes| drop(cms::signer(bytes, b"x", &policy.certificates)));
+        }
+        lab.refuses("with its content inside", sign("cms", &text, &["-nodetach"]).as_bytes(), "another form");
+        lab.refuses("without a statement", sign("cms", DOCUMENT, &[]).as_bytes(), "needs a statement");
+        let serial = format!("{}serial: 1\n\n{DOCUMENT}", envelope::STATEMENT);
+        lab.refuses("of no kind", sign("cms", &serial, &[]).as_bytes(), "needs a statement");
+        let vendor = text.replace("user-data", "vendor-data");
+        lab.refuses("of another kind", sign("cms", &vendor, &[]).as_bytes(), "another kind");
+        let good = sign("cms", &text, &[]);
+        let print = allowed::fingerprint(&lab.read().certificates[0].der);
+        lab.write("revoked_keys", &print);
+        lab.refuses("revoked", good.as_bytes(), "that is revoked");
+        crate::base::testing::mutations(certificate.as_bytes(), 500, |bytes| {
+            drop(cms::certificates("c", &String::from_utf8_lossy(bytes)));
+        });
+    }
+}
