@@ -47,7 +47,7 @@ impl<'a> Der<'a> {
         let all = self.0;
         let (&[tag, first], mut rest) = all.split_first_chunk::<2>()?;
         let length = match first {
-            0..0x80 => usize::from(first),
+            0..=0x7f => usize::from(first),
             0x81..=0x84 => {
                 let (bytes, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 rest = after;

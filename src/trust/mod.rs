@@ -4,14 +4,14 @@
 //! configuration, of which a source makes values, these values in one fixed encoding. So a later boot, which uses the cache,
 //! measures the same.
 
-mod allowed;
+pub mod allowed;
 mod check;
-mod cms;
-mod envelope;
+pub mod cms;
+pub mod envelope;
 pub mod event_log;
 pub mod measure;
 pub mod policy;
-mod sshsig;
+pub mod sshsig;
 pub mod tpm;
 
 pub use check::{Checked, Circumstances, check};
