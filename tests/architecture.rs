@@ -29,7 +29,6 @@ const WRITERS: &[(&str, &str)] = &[
     ("machine/drivers/insert", "where the kernel looks for firmware, below /sys"),
     ("module/seed_random", "the kernel's random device"),
     ("stage/first_process", "the initramfs's mount points"),
-    ("trust/event_log", "systemd's log of measurements"),
     ("trust/measure", "the registers of a TPM and of TDX"),
 ];
 

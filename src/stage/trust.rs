@@ -170,8 +170,10 @@ fn told<T>(result: Result<T>, report: &mut Report) -> Option<T> {
     result.map_err(|e| report.warn(format_args!("the log of measurements: {e}"))).ok()
 }
 
-#[cfg(all(test, feature = "trust"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(feature = "trust")]
+
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::digest::Algorithm;
