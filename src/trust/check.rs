@@ -66,9 +66,13 @@ pub fn check(policy: &Policy, instance: &mut Instance, now: &Circumstances) -> C
             if document.kind == Kind::UserData {
                 opened = None;
             }
-            // What is not wanted and not there is no failure.
-            let is_there = document.bytes.is_some() || policy.needs(document.kind, &source).is_used;
-            if is_there {
+            let needs = policy.needs(document.kind, &source);
+            let is_there = document.bytes.is_some();
+            if needs.is_named && !needs.is_used {
+                if is_there {
+                    log::info!("{} of {source} is left out, as the trust policy says", document.name);
+                }
+            } else if is_there || needs.is_used {
                 checked.problems.push(format!("{} of {source} is refused: {e}", document.name));
             }
         }
@@ -94,7 +98,7 @@ fn judge(
 ) -> Result<()> {
     let needs = policy.needs(document.kind, source);
     if !needs.is_used {
-        return Err(Error::new("the trust policy does not allow it"));
+        return Err(Error::new("the trust policy does not name it"));
     }
     if let Some(why) = now.unmeasured.as_ref().filter(|_| needs.measured) {
         return Err(Error::new(format!("it could not be measured: {why}")));

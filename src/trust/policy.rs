@@ -52,6 +52,8 @@ const FAILURES: [(Failure, &str); 3] =
 /// What a kind of document needs to be used. The default refuses it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Needs {
+    /// Whether the policy names it. What it refuses by name is left out, and no failure.
+    pub is_named: bool,
     pub is_used: bool,
     pub measured: bool,
     pub signed: bool,
@@ -219,6 +221,7 @@ impl Policy {
         let mut line = self.line.iter().filter(|(of, _)| *of == kind).map(|(_, needs)| needs.clone());
         let Some(first) = own.or_else(|| line.next().filter(|_| !self.has_file)) else { return Needs::default() };
         line.fold(first, |all, more| Needs {
+            is_named: true,
             is_used: all.is_used && more.is_used,
             measured: all.measured || more.measured,
             signed: all.signed || more.signed,
@@ -297,7 +300,8 @@ fn told(kind: Kind, needs: &Needs) -> String {
 
 /// Parses what a kind needs.
 fn needs<'a>(kind: Kind, words: impl Iterator<Item = &'a str>) -> Result<Needs> {
-    let (mut needs, mut count, mut digests) = (Needs { is_used: true, ..Needs::default() }, 0, Vec::new());
+    let (mut needs, mut count, mut digests) =
+        (Needs { is_named: true, is_used: true, ..Needs::default() }, 0, Vec::new());
     for word in words {
         count += 1;
         match word {
@@ -352,5 +356,7 @@ pub fn files(base: &Path) -> Result<Vec<(String, String)>> {
         return Ok(Vec::new());
     }
     names.retain(|name| [CONF, SIGNERS, REVOKED].contains(&name.as_str()) || name.ends_with(CERTIFICATES));
+    // The rules first: without their keys they refuse, and keys without rules are no policy.
+    names.sort_by_key(|name| name != CONF);
     names.into_iter().map(|name| text(base, FOLDER, &name).map(|text| (name, text))).collect()
 }

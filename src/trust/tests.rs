@@ -605,3 +605,21 @@ fn accepts_cms_signatures_of_pinned_certificates() {
         });
     }
 }
+
+#[test]
+fn what_the_policy_refuses_by_name_is_no_failure() {
+    let dir = TempDir::new("trust-named");
+    let problems = |text: &str| {
+        dir.write(&format!("{FOLDER}/trust.conf"), text);
+        let mut all = Instance { vendor_data: "x".into(), ..instance(b"x") };
+        let policy = Policy::read(&Machine::read(&dir.0), FOLDER).unwrap();
+        let checked = check(&policy, &mut all, &Circumstances::default());
+        assert!(all.vendor_data.is_null() && all.user_data.is_some());
+        checked.problems
+    };
+    assert_eq!(problems("user-data = use\nmetadata = refuse\nvendor-data = refuse\n"), [""; 0]);
+    let unnamed = problems("user-data = use\nmetadata = refuse\n");
+    assert_eq!(unnamed, ["vendor-data of NoCloud is refused: the trust policy does not name it"]);
+    let other = problems("user-data = use\nuser-data@NoCloud = use\nmetadata = refuse\nvendor-data@Ec2 = refuse\n");
+    assert_eq!(other.len(), 1);
+}

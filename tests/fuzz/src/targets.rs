@@ -15,14 +15,11 @@ use prepivot::drive::{self, label};
 use prepivot::link::dhcp::{Lease, packet::Message, record};
 use prepivot::link::http::{Client, Request};
 use prepivot::link::{cmdline_net, dhcp, dns, leases, tls, url};
-use prepivot::machine::{Cmdline, Distro, Machine};
+use prepivot::machine::{Cmdline, Distro};
 use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
 use prepivot::root::{Ids, Root, Use};
 use prepivot::system::accounts::{Accounts, User};
 use prepivot::system::{authorized_keys, fstab, host_keys, ini, mount_table, partitions, sshd_config, template};
-use prepivot::trust::envelope::{Envelope, Statement};
-use prepivot::trust::sshsig::Signature;
-use prepivot::trust::{Policy, cms, tpm};
 use prepivot::userdata::{Context, Fetched, Include, PartHandlers, jinja, merge, mime};
 use prepivot::{schema, stage, userdata};
 use std::cell::RefCell;
@@ -69,10 +66,6 @@ pub static TARGETS: &[Target] = &[
     Target { name: "pem", run: certificates },
     Target { name: "ssh-key", run: ssh_key },
     Target { name: "authorized-keys", run: keys },
-    Target { name: "envelope", run: signed_envelope },
-    Target { name: "cms", run: cms_signature },
-    Target { name: "tpm", run: tpm_answer },
-    Target { name: "trust-conf", run: trust_policy },
     Target { name: "fstab", run: fstab_lines },
     Target { name: "sshd-config", run: sshd },
     Target { name: "accounts", run: accounts },
@@ -372,69 +365,6 @@ fn ssh_key(data: &[u8]) {
         assert!(host_keys::fingerprint(&line).is_some(), "{line}");
     }
     text.lines().for_each(|line| drop(host_keys::fingerprint(line)));
-}
-
-fn signed_envelope(data: &[u8]) {
-    if let Some(Ok(envelope)) = Envelope::parse(data) {
-        assert!(data.ends_with(envelope.signed));
-        for (_, blob) in &envelope.signatures {
-            if let Some(signature) = Signature::parse(blob) {
-                signature.verifies("fuzz", envelope.signed);
-            }
-        }
-        if let Ok((_, payload)) = Statement::split(envelope.signed) {
-            assert!(data.ends_with(payload));
-        }
-    }
-    if let Some(signature) = Signature::parse(data) {
-        signature.verifies("fuzz", b"");
-    }
-}
-
-/// A signature by any key, and as a certificate.
-fn cms_signature(data: &[u8]) {
-    static TRUSTED: LazyLock<Vec<cms::Certificate>> =
-        LazyLock::new(|| cms::certificates("fuzz", include_str!("trusted.crt")).unwrap());
-    assert_eq!(cms::signer(data, b"another content", &TRUSTED), None);
-    let _ = cms::certificates("fuzz", &text(data));
-}
-
-/// A TPM that gives the data as its answers.
-struct Answers<'a>(&'a [u8]);
-
-impl Read for Answers<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl Write for Answers<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn tpm_answer(data: &[u8]) {
-    if let Ok(banks) = tpm::banks(&mut Answers(data), 12) {
-        banks.into_iter().for_each(|bank| drop(tpm::read(&mut Answers(data), 12, bank)));
-    }
-}
-
-/// A policy as the kernel command line, trust.conf and its keys.
-fn trust_policy(data: &[u8]) {
-    let dir = TempDir::new("fuzz-trust");
-    for name in ["trust.conf", "allowed_signers", "revoked_keys", "c.crt"] {
-        dir.write(name, data);
-        let machine = Machine { base: dir.0.clone(), cmdline: Cmdline::new(&text(data)), container: None };
-        if let Some(policy) = Policy::read(&machine, ".") {
-            policy.to_text();
-        }
-        dir.write("trust.conf", "user-data = use\n");
-    }
 }
 
 fn keys(data: &[u8]) {
