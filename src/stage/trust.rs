@@ -170,10 +170,9 @@ fn told<T>(result: Result<T>, report: &mut Report) -> Option<T> {
     result.map_err(|e| report.warn(format_args!("the log of measurements: {e}"))).ok()
 }
 
+#[cfg(feature = "trust")]
 #[cfg(test)]
 mod tests {
-    #![cfg(feature = "trust")]
-
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::digest::Algorithm;

@@ -250,6 +250,11 @@ fn initramfs_tools_builds_an_image_and_never_fails_it() {
 
 /// A run-side script with its program, kernel command line and framework replaced; what was called, in order.
 fn boot(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &str) -> Vec<String> {
+    boot_of(script, prelude, calls, program_ends, cmdline, "/nowhere")
+}
+
+/// The same, with the file by which the trust policy stops a boot.
+fn boot_of(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &str, stopped: &str) -> Vec<String> {
     let folder = TempDir::new("boot");
     let at = |name: &str| folder.0.join(name).to_str().unwrap().to_string();
     fs::write(at("cmdline"), format!("{cmdline}\n")).unwrap();
@@ -257,6 +262,7 @@ fn boot(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &st
     let text = fs::read_to_string(project(script))
         .unwrap()
         .replace("/usr/bin/prepivot", &at("prepivot"))
+        .replace("/run/prepivot/stopped", stopped)
         .replace("/proc/cmdline", &at("cmdline"))
         .replace("/scripts/functions", &at("functions"));
     // dracut's own getarg, in small: the value of one key. mkinitcpio before 39 has none.
@@ -314,9 +320,47 @@ fn a_boot_without_the_program_is_left_alone() {
     }
 }
 
+#[test]
+fn a_boot_that_the_trust_policy_stops_stops_where_its_framework_stops() {
+    let folder = TempDir::new("stopped");
+    let stopped = folder.0.join("stopped").to_str().unwrap().to_owned();
+    fs::write(&stopped, "").unwrap();
+    for (script, prelude, calls, expected) in STAGES {
+        let lines = boot_of(script, prelude, calls, 1, "quiet", &stopped);
+        assert!(lines.len() == 2 && lines[0] == *expected && lines[1].starts_with("emergency:"), "{script}: {lines:?}");
+    }
+}
+
+/// A UKI signs and measures what is in its initramfs: a policy is nowhere else.
+#[test]
+fn every_image_gets_the_trust_policy_and_its_keys_and_nothing_else() {
+    let folder = TempDir::new("policy");
+    let own = folder.0.join("etc/prepivot");
+    fs::create_dir_all(&own).unwrap();
+    for name in ["trust.conf", "allowed_signers", "release.crt", "release.key", "notes"] {
+        fs::write(own.join(name), "").unwrap();
+    }
+    let names = ["trust.conf", "allowed_signers", "release.crt"];
+    let lines = dracut_of(&folder.0, "base", "install");
+    let taken: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("inst_simple /etc/prepivot/")).collect();
+    assert_eq!(taken, names);
+
+    let script =
+        |path: &str| fs::read_to_string(project(path)).unwrap().replace("/etc/prepivot", own.to_str().unwrap());
+    let whole = names.map(|name| own.join(name).to_str().unwrap().to_owned());
+    let hook = script("initramfs/hook")
+        .replace(". /usr/share/initramfs-tools/hook-functions", "")
+        .replace("[ -x /usr/bin/prepivot ]", "true");
+    let functions = "copy_exec() { :; }; copy_file() { echo \"$2\"; }";
+    assert_eq!(run("sh", &format!("{functions}\n{hook}")), whole);
+
+    let functions = "add_file() { echo \"$1\"; }; add_binary() { :; }; add_runscript() { :; }";
+    assert_eq!(run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot"))), whole);
+}
+
 /// In a systemd image only a unit with the condition may leave the way to the pivot.
 #[test]
-fn a_failed_unit_reaches_the_emergency_target_only_where_the_kernel_command_line_says_so() {
+fn a_failed_unit_reaches_the_emergency_target_only_where_the_boot_is_to_stop() {
     let unit = |name: &str| fs::read_to_string(project(&format!("initramfs/units/prepivot-{name}.service"))).unwrap();
     let text = unit("apply");
     assert_eq!(
@@ -324,6 +368,8 @@ fn a_failed_unit_reaches_the_emergency_target_only_where_the_kernel_command_line
         ["OnFailure=prepivot-emergency.service"]
     );
     assert!(text.contains("\nConditionPathExists=/etc/initrd-release\n"), "it must do nothing in the real root");
-    assert!(unit("emergency").contains("\nConditionKernelCommandLine=prepivot.fail=emergency\n"));
+    // One of the two.
+    let either = "\nConditionKernelCommandLine=|prepivot.fail=emergency\nConditionPathExists=|/run/prepivot/stopped\n";
+    assert!(unit("emergency").contains(either));
     assert!(unit("emergency").contains("\nConditionPathExists=/etc/initrd-release\n"));
 }
