@@ -3,6 +3,7 @@
 //! appeared yet is waited for.
 
 use super::boot::Boot;
+use super::trust::REFUSED;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
@@ -173,8 +174,10 @@ struct Finder<'s, 'a> {
 fn look<'a>(search: &mut Search<'a>, own: &'a Value, drives: &mut Drives) -> Outcome {
     let (root, machine) = (search.root, search.machine);
     let cached = state::cached(root);
+    // What the trust policy refused is read again.
+    let was_refused = cached.is_some() && root.exists(REFUSED);
     let cached = match cached {
-        Some(instance) if is_this_machine(&instance, root, machine, search.config) => {
+        Some(instance) if !was_refused && is_this_machine(&instance, root, machine, search.config) => {
             return Outcome::Same(Box::new(instance));
         }
         cached => cached,
@@ -182,7 +185,7 @@ fn look<'a>(search: &mut Search<'a>, own: &'a Value, drives: &mut Drives) -> Out
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
     let verdicts = detect::identify(&facts, &candidates());
     let names = choose::names(&verdicts, &facts);
-    let served = cached.as_ref().is_some_and(|c| was_served_here(c, machine));
+    let served = !was_refused && cached.as_ref().is_some_and(|c| was_served_here(c, machine));
     Finder { search, drives, facts, verdicts, names, cached, served }.find()
 }
 

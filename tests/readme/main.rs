@@ -139,7 +139,9 @@ fn every_datasource_has_a_feature_of_its_name() {
     assert_eq!(feature_list("sources"), code);
     assert_eq!(
         feature_list("default"),
-        ["jinja", "manual", "panics", "schema", "software", "sources", "tls", "tools"].map(str::to_owned).into()
+        ["jinja", "manual", "panics", "schema", "software", "sources", "tls", "tools", "trust"]
+            .map(str::to_owned)
+            .into()
     );
     // Each line of the table has its own: the names of the sources are in the same order.
     let table = pages::text("src/source/table.rs");
