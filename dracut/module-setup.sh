@@ -24,8 +24,12 @@ installkernel() {
 }
 
 install() {
-    local unit
+    local unit file root="${dracutsysrootdir-}"
     inst_simple /usr/bin/prepivot
+    # The trust policy and its keys: only from here do they come.
+    for file in "$root"/etc/prepivot/{trust.conf,allowed_signers,revoked_keys,*.crt}; do
+        [[ ! -e $file ]] || inst_simple "${file#"$root"}"
+    done
     if dracut_module_included systemd; then
         for unit in prepivot-apply.service prepivot-emergency.service; do
             # Not in the same folder where /lib is one of its own (Debian 11).

@@ -3,5 +3,5 @@
 
 if [ -x /usr/bin/prepivot ] && [ ! -e /proc/vmcore ]; then
     /usr/bin/prepivot apply --root "$NEWROOT" --framework dracut \
-        || [ "$(getarg prepivot.fail=)" != emergency ] || emergency_shell -n prepivot "prepivot apply failed"
+        || { [ "$(getarg prepivot.fail=)" != emergency ] && [ ! -e /run/prepivot/stopped ]; } || emergency_shell -n prepivot "prepivot apply failed"
 fi

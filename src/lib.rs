@@ -3,7 +3,7 @@
 //! Data flows in one direction: [`machine`] (facts) → [`detect`] (which datasources there can be) → [`source`] (finds
 //! and reads one) → [`instance`] (what it says, as plain data) → [`userdata`] (parts, and the merged configuration) →
 //! [`module`] (one job each) → [`root`] (the only way to change the disk). [`network`] reads network configurations
-//! and renders them as files.
+//! and renders them as files. [`trust`] measures and checks what a source gave, before it is used.
 //!
 //! [`stage`] says what runs when, and [`cli`] is the command line. The machine is read through [`machine`], [`drive`]
 //! and [`link`] only. [`base`], [`document`], [`schema`] and [`system`] are shared.
@@ -25,4 +25,5 @@ pub mod schema;
 pub mod source;
 pub mod stage;
 pub mod system;
+pub mod trust;
 pub mod userdata;

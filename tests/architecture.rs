@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// The folders. Each may use those before it. `root`, the door to the disk, and `instance`, plain data, are to the left of the
 /// parts that fill them.
 const ORDER: &[&str] = &[
-    "base", "document", "machine", "root", "drive", "link", "detect", "network", "instance", "source", "userdata",
-    "system", "schema", "module", "stage", "cli",
+    "base", "document", "machine", "root", "drive", "link", "detect", "network", "instance", "trust", "source",
+    "userdata", "system", "schema", "module", "stage", "cli",
 ];
 
 /// Groups of files that use each other in a cycle. The only one is the interpreter of templates: there a value can be a
@@ -30,6 +30,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("machine/drivers/insert", "where the kernel looks for firmware, below /sys"),
     ("module/seed_random", "the kernel's random device"),
     ("stage/first_process", "the initramfs's mount points"),
+    ("trust/measure", "the registers of a TPM and of TDX"),
 ];
 
 /// Calls that change a file.

@@ -26,6 +26,44 @@ fn public_of(private: &[u8; LEN]) -> [u8; LEN] {
     EdwardsPoint::mul_base_clamped(scalar).compress().to_bytes()
 }
 
+/// Whether `signature` is that of `message` by the private key of `public` (RFC 8032, section 5.1.7). ring's function is in a build
+/// with https anyway.
+#[cfg(all(feature = "trust", feature = "tls"))]
+pub fn is_signed(public: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    use ring::signature::{ED25519, UnparsedPublicKey};
+    UnparsedPublicKey::new(&ED25519, public).verify(message, signature).is_ok()
+}
+
+/// Whether `signature` is that of `message` by the private key of `public` (RFC 8032, section 5.1.7).
+#[cfg(all(feature = "trust", not(feature = "tls")))]
+pub fn is_signed(public: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    by_dalek(public, message, signature).unwrap_or(false)
+}
+
+/// A build that verifies nothing accepts nothing.
+#[cfg(not(feature = "trust"))]
+pub fn is_signed(_: &[u8], _: &[u8], _: &[u8]) -> bool {
+    false
+}
+
+/// The same by curve25519-dalek: whether S times the base point is R + k times the key, with k the hash of R, the key and the
+/// message. None if a part is not of the right form.
+#[cfg(all(feature = "trust", any(test, not(feature = "tls"))))]
+fn by_dalek(public: &[u8], message: &[u8], signature: &[u8]) -> Option<bool> {
+    use curve25519_dalek::Scalar;
+    use curve25519_dalek::edwards::CompressedEdwardsY;
+    let (r, s) = signature.split_at_checked(LEN)?;
+    let key = CompressedEdwardsY::from_slice(public).ok()?.decompress()?;
+    let s: Option<Scalar> = Scalar::from_canonical_bytes(s.try_into().ok()?).into();
+    let mut hash = Sha512::new();
+    [r, public, message].iter().for_each(|part| hash.update(part));
+    let mut wide = [0; 2 * LEN];
+    wide.iter_mut().zip(hash.finalize()).for_each(|(to, byte)| *to = byte);
+    let k = Scalar::from_bytes_mod_order_wide(&wide);
+    let expected = EdwardsPoint::vartime_double_scalar_mul_basepoint(&k, &-key, &s?);
+    Some(expected.compress().as_bytes() == r)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::hex;
@@ -69,6 +107,43 @@ mod tests {
             let (private, public) = new_key().unwrap();
             assert_eq!(Ed25519KeyPair::from_seed_unchecked(&private).unwrap().public_key().as_ref(), public);
             assert_ne!(private, new_key().unwrap().0);
+        }
+    }
+
+    /// RFC 8032, section 7.1, test 3.
+    #[cfg(feature = "trust")]
+    #[test]
+    fn signatures_are_verified_as_in_rfc_8032() {
+        let public = hex::decode("fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025").unwrap();
+        let signature = hex::decode(
+            "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac\
+             18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a",
+        );
+        let (signature, message) = (signature.unwrap(), [0xaf, 0x82]);
+        assert!(is_signed(&public, &message, &signature));
+        assert_eq!(by_dalek(&public, &message, &signature), Some(true));
+        for at in 0..signature.len() {
+            let mut changed = signature.clone();
+            changed[at] ^= 1;
+            assert!(!is_signed(&public, &message, &changed), "byte {at}");
+            assert_ne!(by_dalek(&public, &message, &changed), Some(true), "byte {at}");
+        }
+        // S plus the order of the group is the same number, and another signature.
+        let order = hex::decode("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010").unwrap();
+        let (mut more, mut carry) = (signature.clone(), 0);
+        for (to, byte) in more[LEN..].iter_mut().zip(order) {
+            let sum = u16::from(*to) + u16::from(byte) + carry;
+            (*to, carry) = (sum.to_le_bytes()[0], sum >> 8);
+        }
+        for (key, message, signature) in [
+            (&public[..], &b"\xaf\x83"[..], &signature[..]),
+            (&public, &message, &more),
+            (&public, &message, &signature[..63]),
+            (&public[..31], &message, &signature),
+            (&public, &message, &[]),
+        ] {
+            assert!(!is_signed(key, message, signature));
+            assert_ne!(by_dalek(key, message, signature), Some(true));
         }
     }
 }

@@ -40,6 +40,25 @@ fn public_of(key: &SecretKey) -> [u8; PUBLIC_LEN] {
     out
 }
 
+/// Whether r and s, of 32 bytes each, sign the digest by the private key of `public`, which is in the uncompressed form (FIPS
+/// 186-5, section 6.4.2).
+#[cfg(feature = "trust")]
+pub fn is_signed(public: &[u8], digest: &[u8], signature: &[u8]) -> bool {
+    use p256::ecdsa::signature::hazmat::PrehashVerifier;
+    use p256::ecdsa::{Signature, VerifyingKey};
+    let is_uncompressed = public.len() == PUBLIC_LEN && public.first() == Some(&4);
+    let key = p256::PublicKey::from_sec1_bytes(public).ok().filter(|_| is_uncompressed);
+    let signature = Signature::from_slice(signature).ok();
+    key.zip(signature)
+        .is_some_and(|(key, signature)| VerifyingKey::from(&key).verify_prehash(digest, &signature).is_ok())
+}
+
+/// A build that verifies nothing accepts nothing.
+#[cfg(not(feature = "trust"))]
+pub fn is_signed(_: &[u8], _: &[u8], _: &[u8]) -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

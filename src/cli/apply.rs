@@ -18,7 +18,8 @@ use std::process::ExitCode;
     name = "apply",
     help_triggers("-h", "--help"),
     note = "Without --seed it is for the initramfs: it reads the machine's datasource, logs to the kernel, and fails only where \
-            something could not be written, or with prepivot.fail=emergency on the kernel command line. With --seed the exit \
+            something could not be written, with prepivot.fail=emergency on the kernel command line, or if the trust policy \
+            stops the boot. With --seed the exit \
             code is the number of errors."
 )]
 pub struct Apply {
@@ -41,7 +42,7 @@ impl Verb for Apply {
             let machine = Machine::read(Path::new("/"));
             end_in_time(&machine);
             let ended = local::new_root(&self.root, &machine);
-            return initramfs::finish(&machine, &ended.problems, ended.written);
+            return initramfs::finish(&machine, &ended);
         };
         program.log(LevelFilter::Info);
         match local::tree(&self.root, &seed) {

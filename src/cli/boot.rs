@@ -22,7 +22,7 @@ impl Verb for Boot {
         logging::to_kmsg();
         let machine = Machine::read(Path::new("/"));
         match first_process::prepare(&machine) {
-            Ok(ended) => initramfs::finish(&machine, &ended.problems, ended.written),
+            Ok(ended) => initramfs::finish(&machine, &ended),
             Err(e) => {
                 logging::console(&e.to_string());
                 program.say(e);

@@ -29,6 +29,7 @@ mod real_root;
 mod schema;
 mod single;
 mod status;
+mod trust;
 mod units;
 mod verb;
 
@@ -57,6 +58,7 @@ static VERBS: &[Entry] = &[
     Entry::of_part::<collect_logs::CollectLogs>(cfg!(feature = "tools")),
     Entry::of_part::<analyze::Analyze>(cfg!(feature = "tools")),
     Entry::of_part::<schema::Schema>(cfg!(feature = "schema")),
+    Entry::of_part::<trust::Trust>(cfg!(feature = "trust")),
     Entry::of::<features::Features>(),
     Entry::of::<background::Background>(),
     Entry::of::<boot::Boot>(),

@@ -15,7 +15,7 @@ macro_rules! with_fields {
     ($call:ident) => {
         $call! {
             source class platform cloud_name subplatform described instance_id from_network machine_uuid metadata ds ec2_metadata
-            user_data vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
+            user_data envelope vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
             files private_files stale_files random_seed device_names problems
         }
     };
@@ -42,12 +42,22 @@ pub fn read(document: &str, bytes: &[u8]) -> Result<Instance> {
 /// # Errors
 /// Those of `out`.
 pub fn write(instance: &Instance, out: &mut dyn Write) -> io::Result<()> {
+    write_without(instance, &[], out)
+}
+
+/// The same without some of the fields.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_without(instance: &Instance, left_out: &[&str], out: &mut dyn Write) -> io::Result<()> {
     let mut json = Writer::new(out);
     json.begin("{")?;
     macro_rules! fields {
         ($($name:ident)*) => { $(
-            json.key(stringify!($name))?;
-            instance.$name.write(&mut json)?;
+            if !left_out.contains(&stringify!($name)) {
+                json.key(stringify!($name))?;
+                instance.$name.write(&mut json)?;
+            }
         )* };
     }
     with_fields!(fields);

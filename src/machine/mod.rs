@@ -52,6 +52,17 @@ impl Machine {
         self.container.as_deref().is_some_and(container::is_container)
     }
 
+    /// Whether this is a virtual machine whose memory its host cannot read: AMD's SEV-SNP, Intel's TDX, IBM's Secure Execution. What
+    /// the host gives it outside of what is measured is not to be trusted.
+    pub fn is_confidential(&self) -> bool {
+        let has_flag = |text: String| text.split_ascii_whitespace().any(|word| word == "tdx_guest");
+        ["sys/devices/platform/sev-guest", "sys/devices/virtual/misc/tdx_guest"]
+            .iter()
+            .any(|p| beneath::exists(&self.base, p))
+            || self.fact("sys/firmware/uv/prot_virt_guest").is_some_and(|text| text.trim() == "1")
+            || self.fact("proc/cpuinfo").is_some_and(has_flag)
+    }
+
     /// A DMI value by the kernel's name for it (`product_uuid`, `chassis_asset_tag`, …), trimmed. None if it does not
     /// exist or cannot be read, and in a container, which sees the host's.
     pub fn dmi(&self, key: &str) -> Option<String> {

@@ -226,6 +226,30 @@ impl Record for FileHalves {
     const PATH: &'static str = "/run/prepivot/file-halves.json";
 }
 
+/// What this boot has measured. Written by [`save`].
+#[derive(Debug, Clone, Default, PartialEq, SerJson, DeJson)]
+pub struct Measured {
+    /// For each measurement, the document's name and the digest of what was hashed.
+    pub ids: Vec<String>,
+}
+
+impl Record for Measured {
+    const PATH: &'static str = "/run/prepivot/measured.json";
+}
+
+impl Measured {
+    /// The record in the file at `path`; an empty one if there is none.
+    pub fn load(path: &Path) -> Measured {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        Measured::deserialize_json(&text).unwrap_or_default()
+    }
+
+    /// The record as JSON.
+    pub fn to_json(&self) -> String {
+        self.serialize_json()
+    }
+}
+
 /// Writes a record at once, for what must be recorded before it is done: atomically, 0600, in a folder that
 /// is created 0700 if missing.
 ///

@@ -108,7 +108,14 @@ pub fn consume(
         }
     });
     let mut found = Report::new();
-    let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, fetch, &mut found);
+    let mut included = |include: &Include<'_>| {
+        if image.trust.includes() {
+            fetch(include)
+        } else {
+            Err(Error::new("the trust policy does not allow what is included"))
+        }
+    };
+    let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, &mut included, &mut found);
     let awaits = awaits_metadata(instance, &consumed);
     // Missing variables are expected until then.
     if !awaits {

@@ -4,6 +4,7 @@
 //! If the first process exits, the kernel panics. So it reads no outside data except the kernel command line.
 
 use super::mount_root::mount_root;
+use super::trust::STOPPED;
 use super::{end_in_time, fails_loudly, local};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
@@ -52,7 +53,7 @@ pub fn run(words: &[OsString]) -> ! {
     let machine = Machine::read(Path::new("/"));
     let provisioned = other_process(&machine);
     let outcome = match provisioned {
-        Err(e) if fails_loudly(&machine) => Err(e),
+        Err(e) if fails_loudly(&machine) || beneath::exists(Path::new("/"), STOPPED) => Err(e),
         Err(e) if !is_mounted() => Err(e),
         other => {
             if let Err(e) = other {

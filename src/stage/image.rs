@@ -1,6 +1,7 @@
 //! The image: its distribution, its configuration, and whether it is to be provisioned at all.
 
 use super::Options;
+use super::trust::Gate;
 use crate::base::error::{Error, Result};
 use crate::base::report::Report;
 use crate::document::{Map, Value, json};
@@ -49,7 +50,7 @@ impl Files for InRoot<'_> {
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
 fn configuration(
     root: &Root,
-    machine: &Machine,
+    cmdline: &str,
     distro: &Distro,
     data: Option<&Value>,
     report: &mut Report,
@@ -59,7 +60,7 @@ fn configuration(
         defaults.insert(key, list.clone());
     }
     let mut files = InRoot { root, data: data.map(|data| Some(data.clone())) };
-    config::base(&mut files, machine.cmdline.text(), defaults, report)
+    config::base(&mut files, cmdline, defaults, report)
 }
 
 /// An image: the root as its builder left it.
@@ -80,6 +81,8 @@ pub struct Image {
     pub part_handlers: PartHandlers,
     /// The URL of `cloud-config-url` on the kernel command line.
     pub config_url: Option<String>,
+    /// The trust policy of this boot.
+    pub trust: Gate,
 }
 
 impl Image {
@@ -92,18 +95,22 @@ impl Image {
     /// The same with the instance's data for templates; without, with that which this boot has left in /run.
     fn read_with(root: &Root, machine: &Machine, data: Option<&Value>, report: &mut Report) -> Image {
         let mut distro = root.distro();
-        let mut base = configuration(root, machine, &distro, data, report);
+        let trust = Gate::of(root, machine);
+        // `cc:`
+        let cmdline = if trust.command_line() { machine.cmdline.text() } else { "" };
+        let mut base = configuration(root, cmdline, &distro, data, report);
         let named = base.config.get("system_info").and_then(|info| info.get("distro")?.as_str()).map(Distro::named);
         if let Some(named) = named.filter(|named| !["unknown", distro.name].contains(&named.name)) {
             distro = named;
             // The defaults below the image's own values are the other distribution's. What is wrong was reported already.
-            base = configuration(root, machine, &distro, data, &mut Report::new());
+            base = configuration(root, cmdline, &distro, data, &mut Report::new());
         }
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));
         let (has_templates, digest) = (base.has_templates, format!("{:016x}", base.digest));
-        let config_url = machine.cmdline.value("cloud-config-url").and_then(|url| config_url(root, url));
+        let url = machine.cmdline.value("cloud-config-url").filter(|_| trust.command_line());
+        let config_url = url.and_then(|url| config_url(root, url));
         let part_handlers = part_handlers(root);
-        Image { distro, config, own, has_templates, digest, above: Vec::new(), part_handlers, config_url }
+        Image { distro, config, own, has_templates, digest, above: Vec::new(), part_handlers, config_url, trust }
     }
 
     /// The [`Image::digest`] of the image as it is now.

@@ -6,9 +6,10 @@ use super::image::disabled;
 use super::outside::{OfTree, ThisMachine};
 use super::schedule::{self, Provisioned};
 use super::search::{self, Outcome};
+use super::trust::Stop;
 use super::{
     Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover_locked, refresh,
-    rescue, restrict_log, welcome,
+    rescue, restrict_log, trust, welcome,
 };
 use crate::base::deprecated;
 use crate::base::error::Result;
@@ -30,20 +31,29 @@ pub struct Ended {
     pub problems: Vec<String>,
     /// Whether everything was written. The real root's first stage writes the rest.
     pub written: bool,
+    /// Whether the trust policy stops the boot.
+    pub stop: Option<Stop>,
 }
 
 /// Provisions the new root at `path` from this machine's datasource. The boot goes on whatever fails.
 pub fn new_root(path: &Path, machine: &Machine) -> Ended {
-    let mut root = match Root::open(path, Use::NewRoot) {
-        Ok(root) => root,
-        Err(e) => return Ended { problems: vec![format!("{e}; nothing is provisioned")], written: false },
-    };
+    if let Err(e) = trust::carry(machine) {
+        return Ended { problems: vec![e.to_string()], written: false, stop: Some(Stop::Emergency) };
+    }
+    match Root::open(path, Use::NewRoot) {
+        Ok(root) => in_new_root(root, machine),
+        Err(e) => Ended { problems: vec![format!("{e}; nothing is provisioned")], written: false, stop: None },
+    }
+}
+
+/// The same, with the root opened.
+fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let unfinished = root.unfinished();
     let recovered = if unfinished.is_some() { Report::new() } else { recover_locked(&mut root, Stage::Local) };
     if let Some(why) = disabled(&root, machine) {
         log::info!("nothing is provisioned: {why}");
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
-        return Ended { problems, written: !root.is_unwritten() };
+        return Ended { problems, written: !root.is_unwritten(), stop: None };
     }
     log::debug!("{}", welcome(Stage::Local.action()));
     let outside = ThisMachine::new();
@@ -52,7 +62,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
     let stage = start_event();
     let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
     let mut status = Status::new();
-    let mut result = provision_outcome(&mut root, &mut boot, &mut status, outcome);
+    let (mut result, stop) = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Also if nothing was found: the real root's first stage looks for what appears later.
     let units = boot.report.keep(handover::hand_over(&mut root, result.provisioned().is_some())).flatten();
     boot.report.keep(restrict_log(&mut root));
@@ -94,7 +104,9 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
             "not everything could be written before the pivot: the real root's first stage tries again".into(),
         );
     }
-    Ended { problems, written: is_written }
+    // By hand, on a folder, this machine is not switched off.
+    let stop = stop.filter(|stop| *stop != Stop::PowerOff || root.is_initramfs());
+    Ended { problems, written: is_written, stop }
 }
 
 /// Has the real root start the units of the stages from `first`, and those for added network devices if they are asked for.
@@ -176,7 +188,7 @@ fn provision_found(
 /// Provisions the running system and ends the stage, before the network is up.
 fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
     let mut status = Status::new();
-    let result = provision_outcome(root, &mut boot, &mut status, outcome);
+    let (result, _) = provision_outcome(root, &mut boot, &mut status, outcome);
     let (result, _writable) = write(root, &mut boot, result);
     end_in_real_root(root, boot, status, result, stage)
 }
@@ -184,7 +196,7 @@ fn in_real_root(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event)
 /// Like [`in_real_root`], with a network that is up with an earlier configuration: it is reloaded if its files change.
 fn with_network(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event) -> Vec<String> {
     let mut status = Status::new();
-    let result = provision_outcome(root, &mut boot, &mut status, outcome);
+    let (result, _) = provision_outcome(root, &mut boot, &mut status, outcome);
     let is_new = refresh::has_new_network(root);
     let (result, _writable) = write(root, &mut boot, result);
     if is_new && let Some(renderer) = network::renderer(root, &boot.image, &mut boot.report) {
@@ -232,18 +244,19 @@ fn search(root: &mut Root, boot: &mut Boot) -> Outcome {
 /// How the stage went, with what it provisioned.
 type Local = LocalResult<Provisioned>;
 
-/// Provisions the root with what was found. Nothing is committed yet.
-fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> Local {
+/// Provisions the root with what was found. Nothing is committed yet. Returns the result, and whether the trust policy stops the
+/// boot before the pivot: then nothing is provisioned.
+fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outcome: Outcome) -> (Local, Option<Stop>) {
     status.begin(Stage::Local, boot.start);
-    let (instance, origin, summary) = match outcome {
+    let (mut instance, origin, summary) = match outcome {
         Outcome::Nothing(why) => {
             boot.report.warn(why);
             boot.log();
-            return LocalResult::Nothing;
+            return (LocalResult::Nothing, None);
         }
         Outcome::Later(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");
-            return LocalResult::Deferred(why);
+            return (LocalResult::Deferred(why), None);
         }
         Outcome::Same(instance) => {
             let origin = if is_last(root, &instance) { Origin::Kept } else { Origin::Resumed };
@@ -270,11 +283,17 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             (instance, origin, summary)
         }
     };
+    let verdict =
+        trust::check(&boot.image.trust, root, boot.machine, &mut instance, origin.is_read(), &mut boot.report);
+    if verdict.stop.is_some() && !root.is_live() {
+        boot.log();
+        return (LocalResult::Nothing, verdict.stop);
+    }
     status.set_datasource(&state::description(&instance));
     let is_complete = provision::provision(root, boot, &instance, origin.is_read()) && origin != Origin::Borrowed;
     network::rename_links(root, boot.machine, &mut boot.report);
     boot.log();
-    LocalResult::Provisioned(origin, Provisioned { instance, summary, is_complete, has_changes: true })
+    (LocalResult::Provisioned(origin, Provisioned { instance, summary, is_complete, has_changes: true }), None)
 }
 
 /// Whether the last boot had this instance.
@@ -380,6 +399,13 @@ pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance>
     provision::provision(root, boot, &instance, true);
     boot.log();
     Ok(instance)
+}
+
+/// Provisions with an instance that was read now. Returns whether the trust policy stops the boot.
+#[cfg(test)]
+pub(super) fn outcome_of(root: &mut Root, boot: &mut Boot, instance: Instance) -> Option<Stop> {
+    let found = Found { instance, place: "the test".into() };
+    provision_outcome(root, boot, &mut Status::new(), Outcome::Read(Box::new(found))).1
 }
 
 #[cfg(test)]

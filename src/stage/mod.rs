@@ -30,6 +30,7 @@ mod rerun;
 mod schedule;
 pub mod search;
 pub mod single;
+pub mod trust;
 pub mod web;
 
 pub use real_root::{background, run};

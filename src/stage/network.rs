@@ -131,7 +131,8 @@ fn given(
 ) -> Option<Input> {
     match origin {
         Origin::Cmdline => {
-            let read = input::from_cmdline(machine.cmdline.value("network-config")?);
+            let given = machine.cmdline.value("network-config").filter(|_| image.trust.command_line());
+            let read = input::from_cmdline(given?);
             read.map_err(|e| report.warn(e)).ok()
         }
         Origin::Initramfs => {

@@ -4,9 +4,9 @@
 use super::boot::Boot;
 use super::image::Image;
 use super::search;
-use super::{modules, network};
+use super::{modules, network, trust};
 use crate::base::deadline::Deadline;
-use crate::base::error::Result;
+use crate::base::error::{Result, all_or_error};
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
@@ -175,9 +175,11 @@ pub fn store(root: &mut Root, boot: &mut Boot, instance: Instance) -> Result<(In
 }
 
 /// Stores the new instance, and returns it.
-fn store_instance(root: &mut Root, boot: &Boot, mut instance: Instance) -> Result<Instance> {
+fn store_instance(root: &mut Root, boot: &mut Boot, mut instance: Instance) -> Result<Instance> {
     instance.machine_uuid = boot.machine.uuid();
     source::describe(&mut instance);
+    let verdict = trust::check(&boot.image.trust, root, boot.machine, &mut instance, true, &mut boot.report);
+    all_or_error(verdict.problems)?;
     modules::store(root, &instance)?;
     Ok(instance)
 }

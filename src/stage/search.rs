@@ -3,6 +3,7 @@
 //! appeared yet is waited for.
 
 use super::boot::Boot;
+use super::trust::REFUSED;
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
@@ -173,8 +174,8 @@ struct Finder<'s, 'a> {
 fn look<'a>(search: &mut Search<'a>, own: &'a Value, drives: &mut Drives) -> Outcome {
     let (root, machine) = (search.root, search.machine);
     let cached = state::cached(root);
-    // A later stage learned of another instance, and could not provision it.
-    let is_another = root.is_file(state::ANOTHER);
+    // A later stage learned of another instance, and could not provision it; what the trust policy refused is read again.
+    let is_another = root.is_file(state::ANOTHER) || cached.is_some() && root.exists(REFUSED);
     let cached = match cached {
         Some(instance) if is_kept(&instance, root, search.config) || !is_another && has_uuid(&instance, machine) => {
             return Outcome::Same(Box::new(instance));

@@ -250,6 +250,11 @@ fn initramfs_tools_image_build_never_fails() {
 
 /// A run-side script with its program, kernel command line and framework replaced; what was called, in order.
 fn boot(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &str) -> Vec<String> {
+    boot_of(script, prelude, calls, program_ends, cmdline, "/nowhere")
+}
+
+/// The same, with the file by which the trust policy stops a boot.
+fn boot_of(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &str, stopped: &str) -> Vec<String> {
     let folder = TempDir::new("boot");
     let at = |name: &str| folder.0.join(name).to_str().unwrap().to_string();
     fs::write(at("cmdline"), format!("{cmdline}\n")).unwrap();
@@ -257,6 +262,7 @@ fn boot(script: &str, prelude: &str, calls: &str, program_ends: u8, cmdline: &st
     let text = fs::read_to_string(project(script))
         .unwrap()
         .replace("/usr/bin/prepivot", &at("prepivot"))
+        .replace("/run/prepivot/stopped", stopped)
         .replace("/proc/cmdline", &at("cmdline"))
         .replace("/scripts/functions", &at("functions"));
     // dracut's own getarg, in small: the value of one key. mkinitcpio before 39 has none.
@@ -314,6 +320,44 @@ fn a_boot_without_the_program_is_left_alone() {
     }
 }
 
+#[test]
+fn trust_policy_stops_boot_in_every_framework() {
+    let folder = TempDir::new("stopped");
+    let stopped = folder.0.join("stopped").to_str().unwrap().to_owned();
+    fs::write(&stopped, "").unwrap();
+    for (script, prelude, calls, expected) in STAGES {
+        let lines = boot_of(script, prelude, calls, 1, "quiet", &stopped);
+        assert!(lines.len() == 2 && lines[0] == *expected && lines[1].starts_with("emergency:"), "{script}: {lines:?}");
+    }
+}
+
+/// A UKI signs and measures what is in its initramfs: a policy is nowhere else.
+#[test]
+fn every_image_gets_trust_policy_and_keys_only() {
+    let folder = TempDir::new("policy");
+    let own = folder.0.join("etc/prepivot");
+    fs::create_dir_all(&own).unwrap();
+    for name in ["trust.conf", "allowed_signers", "release.crt", "release.key", "notes"] {
+        fs::write(own.join(name), "").unwrap();
+    }
+    let names = ["trust.conf", "allowed_signers", "release.crt"];
+    let lines = dracut_of(&folder.0, "base", "install");
+    let taken: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("inst_simple /etc/prepivot/")).collect();
+    assert_eq!(taken, names);
+
+    let script =
+        |path: &str| fs::read_to_string(project(path)).unwrap().replace("/etc/prepivot", own.to_str().unwrap());
+    let whole = names.map(|name| own.join(name).to_str().unwrap().to_owned());
+    let hook = script("initramfs/hook")
+        .replace(". /usr/share/initramfs-tools/hook-functions", "")
+        .replace("[ -x /usr/bin/prepivot ]", "true");
+    let functions = "copy_exec() { :; }; copy_file() { echo \"$2\"; }";
+    assert_eq!(run("sh", &format!("{functions}\n{hook}")), whole);
+
+    let functions = "add_file() { echo \"$1\"; }; add_binary() { :; }; add_runscript() { :; }";
+    assert_eq!(run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot"))), whole);
+}
+
 /// In a systemd image only a unit with the condition may leave the way to the pivot.
 #[test]
 fn failed_unit_starts_emergency_only_if_requested() {
@@ -324,6 +368,8 @@ fn failed_unit_starts_emergency_only_if_requested() {
         ["OnFailure=prepivot-emergency.service"]
     );
     assert!(text.contains("\nConditionPathExists=/etc/initrd-release\n"), "it must do nothing in the real root");
-    assert!(unit("emergency").contains("\nConditionKernelCommandLine=prepivot.fail=emergency\n"));
+    // One of the two.
+    let either = "\nConditionKernelCommandLine=|prepivot.fail=emergency\nConditionPathExists=|/run/prepivot/stopped\n";
+    assert!(unit("emergency").contains(either));
     assert!(unit("emergency").contains("\nConditionPathExists=/etc/initrd-release\n"));
 }

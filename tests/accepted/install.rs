@@ -58,6 +58,7 @@ const TREE: &[(&str, &str)] = &[
     ("usr/share/man/man7/prepivot-images.7", "644"),
     ("usr/share/man/man7/prepivot-modules.7", "644"),
     ("usr/share/man/man7/prepivot-network.7", "644"),
+    ("usr/share/man/man7/prepivot-trust.7", "644"),
     ("usr/share/man/man8/prepivot.8", "644"),
     ("usr/share/prepivot/drivers", "644"),
     ("usr/share/zsh/site-functions/_prepivot", "644"),

@@ -118,7 +118,11 @@ fn keys(folder: &Path, found: &mut BTreeSet<String>) {
             keys(&entry.path(), found);
         } else if let Ok(text) = fs::read_to_string(entry.path()) {
             let quoted = text.split("\"prepivot.").skip(1).filter_map(|rest| rest.split('"').next());
-            found.extend(quoted.filter(|k| k.chars().all(|c| c.is_ascii_lowercase())).map(|k| format!("prepivot.{k}")));
+            found.extend(
+                quoted
+                    .filter(|k| k.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
+                    .map(|k| format!("prepivot.{k}")),
+            );
         }
     }
 }

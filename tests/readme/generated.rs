@@ -153,7 +153,7 @@ fn modules() -> String {
 }
 
 /// Verbs that cloud-init does not have.
-const OWN: [&str; 3] = ["apply", "plan", "detect"];
+const OWN: [&str; 4] = ["apply", "plan", "detect", "trust"];
 
 fn verbs(own: bool) -> String {
     let program = prepivot::cli::command();

@@ -150,7 +150,7 @@ fn feature_list(name: &str) -> BTreeSet<String> {
 
 #[test]
 fn default_features_are_all_parts() {
-    let parts = ["jinja", "manual", "panics", "schema", "software", "tls", "tools"].map(str::to_owned);
+    let parts = ["jinja", "manual", "panics", "schema", "software", "tls", "tools", "trust"].map(str::to_owned);
     assert_eq!(feature_list("default"), parts.into());
 }
 

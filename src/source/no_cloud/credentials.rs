@@ -3,12 +3,14 @@
 //!
 //! Follows systemd's documentation, "System and Service Credentials". If systemd is PID 1 it has collected them in
 //! /run/credentials/@system; in other initramfs they are read from systemd's sources: SMBIOS strings of type 11, QEMU's fw_cfg,
-//! the kernel command line. A container sees its host's firmware, whose credentials are not meant for it.
+//! the kernel command line. A container sees its host's firmware, whose credentials are not meant for it. Those of the firmware are
+//! not used in a confidential virtual machine, which does not trust its host (systemd, src/core/import-creds.c).
 
 use crate::base::base64;
 use crate::drive::Files;
 use crate::machine::credentials::{MAX, SYSTEM};
 use crate::machine::{Machine, beneath};
+use std::path::Path;
 
 /// The prefix of the credentials' names; the rest is the name of the seed's file.
 const PREFIX: &str = "cloud-init.";
@@ -22,26 +24,44 @@ const FW_CFG: &str = "sys/firmware/qemu_fw_cfg/by_name/opt/io.systemd.credential
 /// Empty if there are none.
 pub fn files(machine: &Machine) -> Files {
     let mut files = Files::default();
-    let (base, has_firmware) = (&machine.base, !machine.is_container());
+    let base = &machine.base;
     for name in NAMES {
-        let fw_cfg = has_firmware.then(|| format!("{FW_CFG}/{PREFIX}{name}/raw"));
-        let places = [format!("{SYSTEM}/{PREFIX}{name}")].into_iter().chain(fw_cfg);
-        for bytes in places.filter_map(|place| beneath::start(base, &place, MAX)) {
+        if let Some(bytes) = beneath::start(base, &format!("{SYSTEM}/{PREFIX}{name}"), MAX) {
             files.insert(name, bytes);
         }
     }
-    let table = has_firmware.then(|| beneath::start(base, SMBIOS, MAX_TABLE)).flatten().unwrap_or_default();
+    let firmware = if machine.is_container() { Files::default() } else { of_firmware(base) };
+    let has_any = firmware.iter().next().is_some();
+    if has_any && machine.is_confidential() {
+        log::warn!(
+            "credentials in SMBIOS or fw_cfg are not used: this is a confidential virtual machine, and they are its host's"
+        );
+    } else {
+        firmware.iter().for_each(|(name, bytes)| files.insert(name, bytes.to_vec()));
+    }
+    for (key, binary) in [("systemd.set_credential", false), ("systemd.set_credential_binary", true)] {
+        for (name, value) in machine.cmdline.values(key).filter_map(|word| word.split_once(':')) {
+            add(&mut files, name, value, binary);
+        }
+    }
+    files
+}
+
+/// Those in fw_cfg and SMBIOS.
+fn of_firmware(base: &Path) -> Files {
+    let mut files = Files::default();
+    for name in NAMES {
+        if let Some(bytes) = beneath::start(base, &format!("{FW_CFG}/{PREFIX}{name}/raw"), MAX) {
+            files.insert(name, bytes);
+        }
+    }
+    let table = beneath::start(base, SMBIOS, MAX_TABLE).unwrap_or_default();
     for string in strings(&table) {
         let text = String::from_utf8_lossy(string);
         for (start, binary) in [("io.systemd.credential:", false), ("io.systemd.credential.binary:", true)] {
             if let Some((name, value)) = text.strip_prefix(start).and_then(|rest| rest.split_once('=')) {
                 add(&mut files, name, value, binary);
             }
-        }
-    }
-    for (key, binary) in [("systemd.set_credential", false), ("systemd.set_credential_binary", true)] {
-        for (name, value) in machine.cmdline.values(key).filter_map(|word| word.split_once(':')) {
-            add(&mut files, name, value, binary);
         }
     }
     files
@@ -111,6 +131,18 @@ mod tests {
         write(&format!("{FW_CFG}/cloud-init.vendor-data/raw"), b"v");
         write("run/credentials/@system/cloud-init.user-data", b"collected");
         assert_eq!(all(), ["meta-data instance-id: i-9", "network-config {}", "user-data collected", "vendor-data v"]);
+        // Nor is what a confidential machine's host gives.
+        for (path, mark) in [
+            ("sys/devices/platform/sev-guest/modalias", ""),
+            ("proc/cpuinfo", "flags\t\t: fpu tdx_guest sse\n"),
+            ("sys/firmware/uv/prot_virt_guest", "1\n"),
+        ] {
+            write(path, mark.as_bytes());
+            assert_eq!(all(), ["network-config {}", "user-data collected"], "{path}");
+            std::fs::remove_file(dir.0.join(path)).unwrap();
+            let _ = std::fs::remove_dir(dir.0.join("sys/devices/platform/sev-guest"));
+            assert_eq!(all().len(), 4, "{path}");
+        }
         // A container's firmware and kernel command line are its host's.
         write("proc/1/environ", b"container=lxc\0");
         write("proc/1/cmdline", b"/sbin/init\0systemd.set_credential=cloud-init.meta-data:own\0");

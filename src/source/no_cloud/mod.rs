@@ -45,6 +45,7 @@ pub static SOURCE: Source = Source {
     docs: "The owner's own meta-data and user-data: on a drive labelled cidata; in /var/lib/cloud/seed/nocloud; where \
         ds=nocloud;s=… points, on the kernel command line or in the DMI serial number; in systemd's system credentials \
         cloud-init.meta-data, cloud-init.user-data, cloud-init.vendor-data and cloud-init.network-config (SMBIOS, fw_cfg, the \
-        kernel command line, /run/credentials/@system); where seedfrom points, a path or an http(s) URL; or in the image's configuration itself. Any of these is enough.",
+        kernel command line, /run/credentials/@system); where seedfrom points, a path or an http(s) URL; or in the image's configuration itself. Any of these is enough. Credentials of SMBIOS and fw_cfg \
+        are not used in a confidential virtual machine, whose host gives them.",
     ..Source::NEW
 };

@@ -1,0 +1,334 @@
+//! Measuring: the three schemes, the values that registers get, and the registers of this machine.
+
+use super::tpm::{self, Bank};
+use super::{Document, Kind};
+use crate::base::base64;
+use crate::base::digest::{Algorithm, digest};
+use crate::base::error::{Context, Error, Result};
+use crate::base::hex;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+/// How much of user-data the scheme systemd puts into its word.
+const SHOWN: usize = 256;
+/// Where the kernel shows the registers of TDX (Linux 6.16).
+const RTMRS: &str = "sys/devices/virtual/misc/tdx_guest/measurements";
+/// TPMs: with the kernel's resource manager, or without it.
+const TPMS: [&str; 2] = ["dev/tpmrm0", "dev/tpm0"];
+
+/// What is hashed into a register for a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// `prepivot-v1:KIND:sha256:DIGEST:LENGTH`, or `prepivot-v1:KIND:absent`.
+    #[default]
+    Prepivot,
+    /// The document itself; nothing, if it is absent.
+    Plain,
+    /// The word of systemd's systemd-imds, for user-data alone, and none if that is absent or empty.
+    Systemd,
+}
+
+/// Each scheme with its name and its PCR.
+const SCHEMES: [(Scheme, &str, u8); 3] =
+    [(Scheme::Prepivot, "prepivot", 12), (Scheme::Plain, "plain", 8), (Scheme::Systemd, "systemd", 12)];
+
+impl Scheme {
+    /// The scheme with this name.
+    pub fn named(name: &str) -> Option<Scheme> {
+        SCHEMES.iter().find(|(_, own, _)| *own == name).map(|(scheme, ..)| *scheme)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        SCHEMES.iter().find(|(scheme, ..)| *scheme == self).map_or("", |(_, name, _)| name)
+    }
+
+    /// What is measured for a document. None: nothing.
+    pub fn event(self, document: &Document) -> Option<Event> {
+        let bytes = document.bytes.as_deref();
+        let word = |text: String| Event { name: document.name, kind: "prepivot", text: Some(text), data: Vec::new() };
+        match self {
+            Scheme::Prepivot => Some(word(match bytes {
+                None => format!("prepivot-v1:{}:absent", document.name),
+                Some(bytes) => {
+                    let sum = hex::encode(&digest(Algorithm::Sha256, bytes));
+                    format!("prepivot-v1:{}:sha256:{sum}:{}", document.name, bytes.len())
+                }
+            })),
+            Scheme::Plain => Some(Event {
+                name: document.name,
+                kind: "prepivot",
+                text: None,
+                data: bytes.unwrap_or_default().to_vec(),
+            }),
+            Scheme::Systemd => {
+                let bytes = bytes.filter(|bytes| !bytes.is_empty() && document.kind == Kind::UserData)?;
+                let sum = hex::encode(&digest(Algorithm::Sha256, bytes));
+                let start = base64::encode(bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default());
+                Some(Event { kind: "imds-userdata", ..word(format!("imds-userdata:{sum}:{start}")) })
+            }
+        }
+    }
+}
+
+/// What a policy measures into.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub scheme: Scheme,
+    /// None: the scheme's.
+    pub pcr: Option<u8>,
+    pub rtmr: u8,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan { scheme: Scheme::default(), pcr: None, rtmr: 3 }
+    }
+}
+
+impl Plan {
+    /// The PCR.
+    pub fn pcr(&self) -> u8 {
+        let own = || SCHEMES.iter().find(|(scheme, ..)| *scheme == self.scheme).map_or(12, |(.., pcr)| *pcr);
+        self.pcr.unwrap_or_else(own)
+    }
+}
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The document's name.
+    pub name: &'static str,
+    /// Its type in systemd's log.
+    pub kind: &'static str,
+    /// What is hashed, if it is text.
+    pub text: Option<String>,
+    data: Vec<u8>,
+}
+
+impl Event {
+    /// Its digest.
+    pub fn digest(&self, algorithm: Algorithm) -> Vec<u8> {
+        digest(algorithm, self.text.as_deref().map_or(&self.data, str::as_bytes))
+    }
+
+    /// A short text by which it is known again in this boot.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.name, hex::encode(&self.digest(Algorithm::Sha256)))
+    }
+}
+
+/// The value of a register that was zero, after these measurements.
+pub fn predict(events: &[Event], algorithm: Algorithm) -> Vec<u8> {
+    let zero = digest(algorithm, &[]).len();
+    events.iter().fold(vec![0; zero], |old, event| digest(algorithm, &[old, event.digest(algorithm)].concat()))
+}
+
+/// The registers that this machine has.
+pub struct Registers {
+    tpm: Option<(File, Vec<Bank>)>,
+    rtmr: Option<File>,
+}
+
+impl Registers {
+    /// Opens the machine's TPM and its TDX register, those of them that there are.
+    ///
+    /// # Errors
+    /// There is neither, or one cannot be used.
+    pub fn open(base: &Path, plan: &Plan) -> Result<Registers> {
+        let rtmr = base.join(RTMRS).join(format!("rtmr{}:sha384", plan.rtmr));
+        let open = |path: &Path, read| {
+            let opened = OpenOptions::new().read(read).write(true).open(path);
+            opened.context(|| format!("failed to open {}", path.display()))
+        };
+        let rtmr = if rtmr.exists() { Some(open(&rtmr, false)?) } else { None };
+        let tpm = match TPMS.iter().map(|tpm| base.join(tpm)).find(|tpm| tpm.exists()) {
+            Some(path) => {
+                let mut tpm = open(&path, true)?;
+                let banks = tpm::banks(&mut tpm, plan.pcr())?;
+                Some((tpm, banks))
+            }
+            None => None,
+        };
+        if tpm.is_none() && rtmr.is_none() {
+            return Err(Error::new("this machine has neither a TPM nor a register of TDX to measure into"));
+        }
+        Ok(Registers { tpm, rtmr })
+    }
+
+    /// Whether one of them is a TPM's.
+    pub fn has_tpm(&self) -> bool {
+        self.tpm.is_some()
+    }
+
+    /// Extends all of them. Returns the digests that went into the PCR.
+    ///
+    /// # Errors
+    /// One refuses it.
+    pub fn extend(&mut self, plan: &Plan, event: &Event) -> Result<Vec<(Algorithm, Vec<u8>)>> {
+        // The kernel takes 48 bytes in one write at the start, and nothing else.
+        if let Some(rtmr) = &mut self.rtmr {
+            let sum = event.digest(Algorithm::Sha384);
+            let written = rtmr.write(&sum).context(|| format!("failed to extend RTMR[{}]", plan.rtmr))?;
+            if written != sum.len() {
+                return Err(Error::new(format!("RTMR[{}] took {written} bytes of {}", plan.rtmr, sum.len())));
+            }
+        }
+        let Some((tpm, banks)) = &mut self.tpm else { return Ok(Vec::new()) };
+        let digests: Vec<(Algorithm, Vec<u8>)> =
+            banks.iter().map(|bank| (bank.algorithm, event.digest(bank.algorithm))).collect();
+        tpm::extend(tpm, plan.pcr(), banks, &digests)?;
+        Ok(digests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::{TempDir, skip};
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    const DOCUMENT: &[u8] = b"#cloud-config\n";
+
+    fn document(bytes: Option<&'static [u8]>) -> Document<'static> {
+        Document { name: "user-data", kind: Kind::UserData, bytes: bytes.map(Into::into) }
+    }
+
+    fn value(scheme: Scheme, bytes: Option<&'static [u8]>, algorithm: Algorithm) -> String {
+        hex::encode(&predict(scheme.event(&document(bytes)).as_slice(), algorithm))
+    }
+
+    /// Values that were made by tpm2-tools and sha256sum.
+    #[test]
+    fn registers_get_the_values_of_other_programs() {
+        for (scheme, algorithm, expected) in [
+            (Scheme::Systemd, Algorithm::Sha256, "8a641bae15e4ec2d3d727a6b88f2056357ffc42c23e40e1718d31f7aaf85b39e"),
+            (
+                Scheme::Systemd,
+                Algorithm::Sha384,
+                "f88e213366278ff71b938768565e87e698ec51000ae53d103460afaab1ee611ad8a9afaf7a5b7f00a5fd37f375ec3f31",
+            ),
+            (Scheme::Plain, Algorithm::Sha256, "64068f8f333c515f12568b73abf16d69a032ebf19fe650201a0430fdc2a72bb9"),
+            (
+                Scheme::Plain,
+                Algorithm::Sha384,
+                "6eadaf8d43153210758f1b89fc2ea6325d28a90999f5e55a1bef54a93ea632defccb4d27c0726baea1520452130c1aa5",
+            ),
+        ] {
+            assert_eq!(value(scheme, Some(DOCUMENT), algorithm), expected);
+        }
+        let word = |bytes| Scheme::Prepivot.event(&document(bytes)).unwrap().text.unwrap();
+        let sum = "88c95955b024402aa9572b663f7eeb134f01343bb92af27b50e97e72b22c565f";
+        assert_eq!(word(Some(DOCUMENT)), format!("prepivot-v1:user-data:sha256:{sum}:14"));
+        assert_eq!(word(None), "prepivot-v1:user-data:absent");
+        assert_ne!(word(Some(b"")), word(None));
+        for bytes in [None, Some(&b""[..])] {
+            assert_eq!(Scheme::Systemd.event(&document(bytes)), None);
+        }
+        let metadata = Document { name: "metadata", kind: Kind::Metadata, bytes: Some(DOCUMENT.into()) };
+        assert_eq!(Scheme::Systemd.event(&metadata), None);
+    }
+
+    #[test]
+    fn tdx_register_gets_48_bytes_at_its_start() {
+        let dir = TempDir::new("rtmr");
+        let path = format!("{RTMRS}/rtmr3:sha384");
+        assert!(Registers::open(&dir.0, &Plan::default()).is_err());
+        dir.write(&path, "");
+        let event = Scheme::Plain.event(&document(Some(DOCUMENT))).unwrap();
+        let mut registers = Registers::open(&dir.0, &Plan::default()).unwrap();
+        assert_eq!(registers.extend(&Plan::default(), &event).unwrap(), []);
+        assert_eq!(std::fs::read(dir.0.join(path)).unwrap(), event.digest(Algorithm::Sha384));
+    }
+
+    /// A TPM in software, which ends with the test.
+    struct Swtpm(Child, u16);
+
+    impl Drop for Swtpm {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    impl Swtpm {
+        fn start(dir: &TempDir) -> Option<Swtpm> {
+            // Two ports in a row, as tpm2-tools want them.
+            let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+            let port = (0..50).find_map(|_| {
+                let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+                (port < u16::MAX && free(port) && free(port + 1)).then_some(port)
+            })?;
+            let child = Command::new("swtpm")
+                .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear", "--tpmstate"])
+                .arg(format!("dir={}", dir.0.display()))
+                .args(["--server", &format!("type=tcp,port={port}")])
+                .args(["--ctrl", &format!("type=tcp,port={}", port + 1)])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            match child {
+                Ok(child) => Some(Swtpm(child, port)),
+                Err(e) => {
+                    skip(format!("swtpm: {e}"));
+                    None
+                }
+            }
+        }
+
+        fn connect(&self) -> TcpStream {
+            let end = Instant::now() + Duration::from_secs(20);
+            loop {
+                match TcpStream::connect(("127.0.0.1", self.1)) {
+                    Ok(stream) => {
+                        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                        return stream;
+                    }
+                    Err(e) if Instant::now() > end => panic!("swtpm does not answer: {e}"),
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tpm_gets_predicted_values_in_every_bank() {
+        let dir = TempDir::new("swtpm");
+        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let mut tpm = swtpm.connect();
+        let plan = Plan::default();
+        let banks = tpm::banks(&mut tpm, plan.pcr()).unwrap();
+        assert!(banks.iter().any(|bank| bank.algorithm == Algorithm::Sha256), "{banks:?}");
+        let mut events = Vec::new();
+        for (scheme, bytes) in
+            [(Scheme::Prepivot, None), (Scheme::Plain, Some(DOCUMENT)), (Scheme::Systemd, Some(DOCUMENT))]
+        {
+            let event = scheme.event(&document(bytes)).unwrap();
+            let digests: Vec<_> = banks.iter().map(|bank| (bank.algorithm, event.digest(bank.algorithm))).collect();
+            tpm::extend(&mut tpm, plan.pcr(), &banks, &digests).unwrap();
+            events.push(event);
+            for bank in &banks {
+                let value = tpm::read(&mut tpm, plan.pcr(), *bank).unwrap();
+                assert_eq!(value, predict(&events, bank.algorithm), "{}", tpm::name(bank.algorithm));
+            }
+        }
+        // One bank less than the TPM has, or a digest of another length, is refused by it.
+        assert!(tpm::extend(&mut tpm, plan.pcr(), &banks, &[(Algorithm::Sha256, vec![0; 31])]).is_err());
+        assert!(tpm::extend(&mut tpm, 99, &banks[..1], &[(banks[0].algorithm, vec![0; 20])]).is_err());
+        drop(tpm);
+        // The same by tpm2-tools.
+        let tcti = format!("swtpm:host=127.0.0.1,port={}", swtpm.1);
+        let read = Command::new("tpm2_pcrread").args(["-T", &tcti, "sha256:12"]).output();
+        match read {
+            Ok(read) => {
+                let text = String::from_utf8_lossy(&read.stdout).to_lowercase();
+                let expected = hex::encode(&predict(&events, Algorithm::Sha256));
+                assert!(text.contains(&expected), "{text}{}", String::from_utf8_lossy(&read.stderr));
+            }
+            Err(e) => skip(format!("tpm2_pcrread: {e}")),
+        }
+    }
+}
