@@ -91,8 +91,15 @@ pub fn give(bytes: usize) {
 /// # Errors
 /// It is not.
 pub fn check(bytes: usize) -> Result<()> {
-    let needed = bytes.saturating_add(RESERVE);
-    with(|budget| if budget.bytes.load(Relaxed) < needed { Err(exhausted(MEMORY)) } else { Ok(()) })
+    check_last(bytes.saturating_add(RESERVE))
+}
+
+/// The same for changes, to which documents leave a part.
+///
+/// # Errors
+/// It is not.
+pub fn check_last(bytes: usize) -> Result<()> {
+    with(|budget| if budget.bytes.load(Relaxed) < bytes { Err(exhausted(MEMORY)) } else { Ok(()) })
 }
 
 fn less(of: &AtomicUsize, used: usize, what: &str) -> Result<()> {

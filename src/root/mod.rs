@@ -63,7 +63,7 @@ pub const MAX_EDIT: u64 = 4 << 20;
 const MAX_REMOVE: usize = 100_000;
 
 /// What a change takes in memory, with the lists of a commit that it is in.
-const CHANGE_COST: usize = 400;
+const CHANGE_COST: usize = 350;
 const PATH_COPIES: usize = 4;
 
 /// Mode and numeric owner of a file or folder.

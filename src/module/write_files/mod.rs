@@ -84,8 +84,8 @@ pub static DEFERRED: Module = Module {
 const TRIES: u32 = 4;
 /// How many bytes of a file are searched in one step.
 const SEARCHED: usize = 64;
-/// What the stage's budget must have left for an entry: its folders and their paths may take as much. Other modules have the rest.
-const ROOM: usize = 128 << 10;
+/// What the stage's budget must have left for an entry: its folders and their paths may take 128 KB, and other modules have the rest.
+const ROOM: usize = 640 << 10;
 /// The default mode and owner.
 const DEFAULT_MODE: u32 = 0o644;
 /// The mode if `permissions` is wrong.
@@ -251,7 +251,7 @@ fn absolute(path: &str) -> String {
 }
 
 fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
-    budget::check(ROOM)?;
+    budget::check_last(ROOM)?;
     let Some(content) = content(cx, entry)? else { return Ok(()) };
     let old = cx.root.stat(&entry.path).map(|s| s.attr);
     let (attr, owner) = wanted(cx, entry, old);

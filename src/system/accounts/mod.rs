@@ -243,7 +243,7 @@ impl Accounts {
             return Err(Error::new("there is no such group")).context(failed);
         }
         let cost = (user.len() + 1) * MEMBER_COPIES;
-        budget::take(cost).context(failed)?;
+        budget::take_last(cost).context(failed)?;
         let Joined { numbers, names, groups, paid } = &mut self.joined;
         *paid += cost;
         let number = numbers.get(user).copied().unwrap_or_else(|| {
