@@ -90,6 +90,6 @@ fn read(cx: &Context, section: &Map) -> Result<Option<(Option<Command>, Command)
         Some(list @ Value::List(_)) => Some(shell::words("power_state.condition", list)?),
         Some(other) => return Err(wrong("power_state.condition", "true, false, a command line or a list", other)),
     };
-    let condition = condition.map(|argv| Command::new(argv));
+    let condition = condition.map(Command::new);
     Ok(Some((condition, Command::new(argv))))
 }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_grow_is_said_once_and_a_command_of_no_one_fails_nothing() {
+    fn reports_failed_growth_once_and_ignores_unawaited() {
         let done = machine("/dev/vda1 / f2fs rw", &[]).run("{}", running);
         assert_eq!((done.commands.len(), done.warnings.len()), (0, 1));
         let done = machine("/dev/vdz1 / ext4 rw", &[]).run("{}", running);

@@ -302,7 +302,7 @@ mod tests {
         assert!(root.lstat(MASKED[0]).is_none());
     }
     #[test]
-    fn units_for_this_boot_are_those_of_the_stages_that_are_left_or_all_that_a_unit_of_the_image_requires() {
+    fn writes_units_of_remaining_or_required_stages() {
         let started = |first: Option<Stage>, image: &[(&str, &str)], hotplug: bool| {
             let dir = TempDir::new("handover-units");
             let mut root = Root::open(&dir.0, Use::Tree).unwrap();

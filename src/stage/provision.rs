@@ -184,7 +184,7 @@ mod tests {
     use crate::system::Nothing;
 
     #[test]
-    fn later_stages_use_image_configuration_that_user_data_writes() {
+    fn later_stages_use_image_configuration_of_user_data() {
         let dir = TempDir::new("provision-image");
         dir.write("usr/share/zoneinfo/Europe/Rome", "");
         dir.write("etc/os-release", "ID=debian\n");

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_run_for_what_was_left_to_them_and_after_errors() {
+    fn stages_run_for_leftovers_and_after_errors() {
         let idle = |prepare: &dyn Fn(&mut Root, &mut Boot, &mut Provisioned, &mut Origin)| {
             let dir = TempDir::new("demand-left");
             dir.write("usr/lib/systemd/systemd", "");

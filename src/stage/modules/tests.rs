@@ -22,7 +22,7 @@ fn add_ssh_keygen(dir: &TempDir) {
 }
 
 #[test]
-fn the_rsa_host_key_is_made_in_the_background_whatever_the_final_list_has() {
+fn makes_rsa_key_in_background_with_any_list() {
     let made = |config: &str| {
         let dir = TempDir::new("at-end");
         add_ssh_keygen(&dir);
@@ -51,7 +51,7 @@ fn the_rsa_host_key_is_made_in_the_background_whatever_the_final_list_has() {
 }
 
 #[test]
-fn an_rsa_key_that_was_made_after_the_keys_were_printed_is_printed_in_the_background() {
+fn prints_a_later_rsa_key_in_background() {
     let dir = TempDir::new("printed-without");
     add_ssh_keygen(&dir);
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -78,7 +78,7 @@ fn an_rsa_key_that_was_made_after_the_keys_were_printed_is_printed_in_the_backgr
 }
 
 #[test]
-fn a_password_that_the_service_brings_later_is_set() {
+fn sets_a_password_that_the_service_adds() {
     let dir = TempDir::new("later-password");
     dir.write("etc/passwd", "a:x:1:1::/:/bin/sh\n");
     dir.write("etc/shadow", "a:!:1:0:99999:7:::\n");
@@ -131,7 +131,7 @@ fn ran(config: &str, in_local_stage: bool) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn what_ran_early_runs_no_second_time_and_never_before_the_users_commands() {
+fn early_modules_run_once_after_users_commands() {
     let list = "cloud_init_modules: [bootcmd, growpart, resizefs]";
     assert_eq!(ran(&format!("{{{list}}}"), true), (vec!["resize2fs gpt/root".into()], true));
     assert_eq!(ran(&format!("{{{list}}}"), false), (vec!["resize2fs gpt/root".into()], true));
@@ -141,7 +141,7 @@ fn what_ran_early_runs_no_second_time_and_never_before_the_users_commands() {
 }
 
 #[test]
-fn a_disk_that_is_not_there_in_the_local_stage_is_left_to_the_network_stage() {
+fn leaves_a_missing_disk_to_network_stage() {
     let dir = TempDir::new("early-disks");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
@@ -173,7 +173,7 @@ fn a_disk_that_is_not_there_in_the_local_stage_is_left_to_the_network_stage() {
 }
 
 #[test]
-fn a_module_runs_as_often_as_its_entry_says() {
+fn module_runs_as_often_as_configured() {
     let runs = |entry: &str| {
         let dir = TempDir::new("often");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -195,7 +195,7 @@ fn a_module_runs_as_often_as_its_entry_says() {
 }
 
 #[test]
-fn entries_have_arguments_and_wrong_ones_are_reported_once() {
+fn entries_take_arguments_and_errors_report_once() {
     let read = |text: &str, half| {
         let mut report = Report::new();
         let found = entry(&yaml::parse("t", text).unwrap(), half, &mut report);
@@ -211,7 +211,7 @@ fn entries_have_arguments_and_wrong_ones_are_reported_once() {
 }
 
 #[test]
-fn a_module_of_other_distributions_runs_only_where_that_is_asked_for() {
+fn module_of_another_distribution_needs_unverified_modules() {
     let dir = TempDir::new("unverified");
     dir.write("etc/os-release", "ID=debian\n");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
@@ -232,7 +232,7 @@ fn a_module_of_other_distributions_runs_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_file_system_is_marked_as_made_when_it_is() {
+fn marks_a_file_system_once_it_is_made() {
     let dir = TempDir::new("marks");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
