@@ -60,6 +60,7 @@ const READERS: &[(&str, &str)] = &[
     ("link/line", "serial ports and sockets"),
     ("module/seed_random", "the kernel's random device"),
     ("stage/first_process", "the initramfs's mount points"),
+    ("trust/measure", "the registers of a TPM and of TDX"),
 ];
 
 /// Calls that read a file or look at one, following links wherever they lead. `Root`, `machine::beneath` and `drive` follow

@@ -6,6 +6,7 @@ use crate::base::base64;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Context, Error, Result};
 use crate::base::hex;
+use crate::machine::beneath;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -137,15 +138,15 @@ impl Registers {
     /// # Errors
     /// There is neither, or one cannot be used.
     pub fn open(base: &Path, plan: &Plan) -> Result<Registers> {
-        let rtmr = base.join(RTMRS).join(format!("rtmr{}:sha384", plan.rtmr));
-        let open = |path: &Path, read| {
-            let opened = OpenOptions::new().read(read).write(true).open(path);
-            opened.context(|| format!("failed to open {}", path.display()))
+        let open = |path: &str, read| {
+            let opened = OpenOptions::new().read(read).write(true).open(base.join(path));
+            opened.context(|| format!("failed to open /{path}"))
         };
-        let rtmr = if rtmr.exists() { Some(open(&rtmr, false)?) } else { None };
-        let tpm = match TPMS.iter().map(|tpm| base.join(tpm)).find(|tpm| tpm.exists()) {
+        let rtmr = format!("{RTMRS}/rtmr{}:sha384", plan.rtmr);
+        let rtmr = if beneath::exists(base, &rtmr) { Some(open(&rtmr, false)?) } else { None };
+        let tpm = match TPMS.iter().find(|tpm| beneath::exists(base, tpm)) {
             Some(path) => {
-                let mut tpm = open(&path, true)?;
+                let mut tpm = open(path, true)?;
                 let banks = tpm::banks(&mut tpm, plan.pcr())?;
                 Some((tpm, banks))
             }
