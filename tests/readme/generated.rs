@@ -5,11 +5,15 @@
 
 use crate::pages;
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalInfo};
+use prepivot::base::report::{Report, Severity};
 use prepivot::detect::Mark;
+use prepivot::document::yaml;
 use prepivot::instance::Frequency;
+use prepivot::machine::Distro;
 use prepivot::module::{MODULES, Module};
-use prepivot::network::read::FORMATS;
+use prepivot::network::read::{FORMATS, config};
 use prepivot::network::render::RENDERERS;
+use prepivot::network::{Macs, Target};
 use prepivot::root::Stage;
 use prepivot::source::{SOURCES, Source};
 use std::fs;
@@ -22,6 +26,7 @@ static PARTS: &[Part] = &[
     ("marks", marks),
     ("formats", formats),
     ("limits of the stacks", limits),
+    ("keys that stacks report", reported_keys),
     ("modules by stage", modules_by_stage),
     ("modules", modules),
     ("options", options),
@@ -128,6 +133,97 @@ fn sorted() -> Vec<&'static Module> {
 fn names(which: impl Fn(&Module) -> bool) -> String {
     let chosen: Vec<&str> = sorted().into_iter().filter(|m| which(m)).map(|m| m.name).collect();
     chosen.join(", ")
+}
+
+/// Version 2's keys of a device, each with a value.
+const DEVICE_KEYS: &[(&str, &str)] = &[
+    ("accept-ra", "true"),
+    ("activation-mode", "manual"),
+    ("addresses", "[10.0.0.2/24]"),
+    ("addresses: label", "[{10.0.0.2/24: {label: 'e:1'}}]"),
+    ("addresses: lifetime", "[{10.0.0.2/24: {lifetime: 0}}]"),
+    ("critical", "true"),
+    ("dhcp-identifier", "mac"),
+    ("dhcp4", "true"),
+    ("dhcp4-overrides: hostname", "{hostname: h}"),
+    ("dhcp4-overrides: route-metric", "{route-metric: 5}"),
+    ("dhcp4-overrides: send-hostname", "{send-hostname: false}"),
+    ("dhcp4-overrides: use-dns", "{use-dns: false}"),
+    ("dhcp4-overrides: use-domains", "{use-domains: true}"),
+    ("dhcp4-overrides: use-hostname", "{use-hostname: false}"),
+    ("dhcp4-overrides: use-mtu", "{use-mtu: false}"),
+    ("dhcp4-overrides: use-ntp", "{use-ntp: false}"),
+    ("dhcp4-overrides: use-routes", "{use-routes: false}"),
+    ("dhcp6", "true"),
+    ("emit-lldp", "true"),
+    ("gateway4", "10.0.0.1"),
+    ("ignore-carrier", "true"),
+    ("ipv6-address-generation", "eui64"),
+    ("ipv6-address-token", "'::42'"),
+    ("ipv6-mtu", "1400"),
+    ("ipv6-privacy", "true"),
+    ("link-local", "[ipv4]"),
+    ("macaddress", "'52:54:00:00:00:01'"),
+    ("match: driver", "{driver: e1000}"),
+    ("match: name", "{name: 'en*'}"),
+    ("mtu", "1400"),
+    ("nameservers", "{addresses: [9.9.9.9], search: [a]}"),
+    ("optional", "true"),
+    ("receive-checksum-offload", "true"),
+    ("routes", "[{to: 10.9.0.0/16, via: 10.0.0.1}]"),
+    ("routes: advertised-mss", "[{to: 10.9.0.0/16, via: 10.0.0.1, advertised-mss: 1400}]"),
+    ("routes: congestion-window", "[{to: 10.9.0.0/16, via: 10.0.0.1, congestion-window: 10}]"),
+    ("routes: from", "[{to: 10.9.0.0/16, via: 10.0.0.1, from: 10.0.0.2}]"),
+    ("routes: metric", "[{to: 10.9.0.0/16, via: 10.0.0.1, metric: 5}]"),
+    ("routes: mtu", "[{to: 10.9.0.0/16, via: 10.0.0.1, mtu: 1400}]"),
+    ("routes: on-link", "[{to: 10.9.0.0/16, via: 10.0.0.1, on-link: true}]"),
+    ("routes: scope", "[{to: 10.9.0.0/16, scope: link}]"),
+    ("routes: table", "[{to: 10.9.0.0/16, via: 10.0.0.1, table: 5}]"),
+    ("routes: type", "[{to: 10.9.0.0/16, type: blackhole}]"),
+    ("routing-policy", "[{from: 10.0.0.0/8, table: 5}]"),
+    ("wakeonlan", "true"),
+];
+
+/// Version 2's devices, each with the rest of the document.
+const DEVICES: &[(&str, &str)] = &[
+    ("bonds", "bonds: {b: {interfaces: [e], parameters: {mode: active-backup, mii-monitor-interval: 100}}}"),
+    ("bridges", "bridges: {b: {interfaces: [e], parameters: {stp: false, path-cost: {e: 5}, priority: 9}}}"),
+    ("dummy-devices", "dummy-devices: {d: {addresses: [10.1.0.2/24]}}"),
+    ("tunnels: gre", "tunnels: {t: {mode: gre, local: 10.0.0.2, remote: 10.0.0.3}}"),
+    ("tunnels: vxlan", "tunnels: {t: {mode: vxlan, id: 7, local: 10.0.0.2, remote: 10.0.0.3}}"),
+    (
+        "tunnels: wireguard",
+        "tunnels: {t: {mode: wireguard, key: '4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=', \
+         peers: [{keys: {public: '4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8='}, allowed-ips: [10.0.0.0/8]}]}}",
+    ),
+    ("vlans", "vlans: {v: {id: 5, link: e}}"),
+    ("vrfs", "vrfs: {v: {table: 9, interfaces: [e]}}"),
+    ("wifis", "wifis: {w: {access-points: {home: {password: '12345678'}}}}"),
+];
+
+/// Version 2's keys that a stack reports: what its renderer says of a document with the key.
+fn reported_keys() -> String {
+    let of_device = DEVICE_KEYS.iter().map(|(name, value)| {
+        let key = name.split(':').next().unwrap_or_default();
+        let dhcp = if key.starts_with("dhcp4-") { "dhcp4: true, " } else { "" };
+        (*name, format!("version: 2\nethernets: {{e: {{{dhcp}{key}: {value}}}}}"))
+    });
+    let of_others = DEVICES.iter().map(|(name, rest)| (*name, format!("version: 2\nethernets: {{e: {{}}}}\n{rest}")));
+    let stacks = ["netplan", "networkd", "network-manager", "sysconfig rhel", "sysconfig sles", "eni debian"];
+    let rows = of_device.chain(of_others).filter_map(|(name, text)| {
+        let input = yaml::parse("t", &text).expect("YAML");
+        let network = config::read("t", &input, &Macs::default(), &mut Report::new()).expect("a configuration");
+        let cells = stacks.map(|stack| {
+            let (stack, distro) = stack.split_once(' ').unwrap_or((stack, "debian"));
+            let renderer = RENDERERS.iter().find(|renderer| renderer.name == stack).expect("a stack");
+            let mut report = Report::new();
+            renderer.files(&network, &Target { distro: Distro::named(distro), ip_tool: true }, &mut report);
+            if report.texts(Severity::Warning).is_empty() { "yes" } else { "no" }
+        });
+        let row = std::iter::once(format!("`{name}`")).chain(cells.map(str::to_owned)).collect();
+        cells.contains(&"no").then_some(row)
+    });
+    table(&["key", "netplan", "networkd", "NM", "RHEL", "SUSE", "eni"], rows)
 }
 
 fn modules_by_stage() -> String {
