@@ -70,6 +70,31 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
             subnet.routes.retain_mut(|route| settle(route, name, problems));
         }
     }
+    network.interfaces.iter().for_each(|interface| report_unreached(interface, problems));
+}
+
+/// Reports routes by gateways that no address of the interface reaches: the kernel refuses them, and systemd-networkd stays
+/// "configuring". Nothing is known of an interface without addresses of the family, or with those of a lease or of a router.
+fn report_unreached(interface: &Interface, problems: &Problems) {
+    let is_lease = |v6: bool| if v6 { interface.is_automatic_v6() } else { interface.dhcp4() };
+    for route in interface.all_routes() {
+        let Some(via) = route.via.as_ref().filter(|via| !via.is_link_local() && route.on_link != Some(true)) else {
+            continue;
+        };
+        let v6 = via.is_v6();
+        let mut own = interface.addresses().filter(|address| address.is_v6() == v6).peekable();
+        let is_unknown = own.peek().is_none() || is_lease(v6);
+        let by_route = |other: &Route| other.via.is_none() && other.to.contains(via);
+        let is_peer = interface.subnets.iter().any(|subnet| subnet.pointopoint.as_ref() == Some(via));
+        if !is_unknown && !is_peer && !own.any(|address| address.contains(via)) && !interface.all_routes().any(by_route)
+        {
+            let name = &interface.name;
+            problems.warn(format_args!(
+                "{name}: no address of {name} reaches {via}, the gateway of a route to {}; on-link: true makes it one of the link",
+                route.to
+            ));
+        }
+    }
 }
 
 /// Removes the device itself, and members that belong to another device: the kernel allows one master for each.
@@ -175,6 +200,27 @@ impl Networks {
 #[cfg(test)]
 mod tests {
     use crate::network::testing::network;
+
+    #[test]
+    fn reports_gateways_that_no_address_reaches() {
+        for (device, is_reported) in [
+            ("{addresses: [10.0.0.2/24], routes: [{to: 10.9.0.0/16, via: 10.1.0.1}]}", true),
+            ("{addresses: ['2001:db8::2/64'], routes: [{to: '::/0', via: '2001:db8:1::1'}]}", true),
+            ("{addresses: [10.0.0.2/24], routes: [{to: 10.9.0.0/16, via: 10.0.0.1}]}", false),
+            ("{addresses: [10.0.0.2/24], routes: [{to: 10.9.0.0/16, via: 10.1.0.1, on-link: true}]}", false),
+            ("{addresses: [10.0.0.2/24], routes: [{to: 10.9.0.0/16, via: 10.1.0.1}, {to: 10.1.0.0/24}]}", false),
+            ("{dhcp4: true, addresses: [10.0.0.2/24], routes: [{to: 10.9.0.0/16, via: 10.1.0.1}]}", false),
+            ("{addresses: ['2001:db8::2/64'], routes: [{to: '::/0', via: 'fe80::1'}]}", false),
+            ("{routes: [{to: 10.9.0.0/16, via: 10.1.0.1}]}", false),
+        ] {
+            let text = format!("version: 2\nethernets: {{e: {device}}}");
+            let input = crate::document::yaml::parse("t", &text).unwrap();
+            let mut report = crate::base::report::Report::new();
+            crate::network::read::config::read("t", &input, &crate::network::Macs::default(), &mut report).unwrap();
+            let warnings = report.texts(crate::base::report::Severity::Warning);
+            assert_eq!(warnings.iter().any(|w| w.contains("e: no address of e reaches ")), is_reported, "{device}");
+        }
+    }
 
     #[test]
     fn routes_go_to_the_interface_reaching_their_gateway() {
