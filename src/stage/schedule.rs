@@ -6,7 +6,7 @@
 
 use super::boot::Boot;
 use super::modules::{Demand, Run, Work};
-use super::rerun::has_boothooks;
+use super::rerun::{has_boothooks, has_early_commands};
 use super::{provision, refresh, reporting};
 use crate::base::error::Result;
 use crate::base::report::Report;
@@ -21,9 +21,9 @@ use crate::system::service::has_systemd;
 /// A systemd drop-in that pulls in network-online.target, for a final stage that needs the network.
 const WANTS_NETWORK: &str = "/run/systemd/system/cloud-final.service.d/prepivot-network.conf";
 
-/// A systemd drop-in that makes the network stage wait for the network, used if there are boothooks: cloud-init runs them when the
-/// links are up. The services are the network managers' own, which wait for their links.
-const BOOTHOOKS_WAIT: (&str, &str) = (
+/// A systemd drop-in that makes the network stage wait for the network, used if there are boothooks or `bootcmd`:
+/// cloud-init runs them when the links are up. The services are the network managers' own, which wait for their links.
+const COMMANDS_WAIT: (&str, &str) = (
     "/run/systemd/system/cloud-init-network.service.d/prepivot-network.conf",
     "[Unit]\nWants=network-online.target\nAfter=systemd-networkd-wait-online.service NetworkManager-wait-online.service \
      networking.service wicked.service\n",
@@ -91,6 +91,8 @@ struct Schedule<'a, 'b> {
     origin: Origin,
     done: &'a Provisioned,
     has_boothooks: bool,
+    /// Whether the user's commands run in the network stage: boothooks or `bootcmd`.
+    has_commands: bool,
     /// The work of the modules in the config and in the final stage.
     config: Demand,
     last: Demand,
@@ -99,9 +101,10 @@ struct Schedule<'a, 'b> {
 impl<'a, 'b> Schedule<'a, 'b> {
     fn new(root: &'a mut Root, boot: &'a mut Boot<'b>, origin: Origin, done: &'a Provisioned) -> Self {
         let has_boothooks = has_boothooks(root, &done.instance);
+        let has_commands = has_early_commands(root, boot, &done.instance);
         let mut run = Run::new(root, boot, &done.instance);
         let (config, last) = (run.demand(Stage::Config, &|_| true), run.demand(Stage::Final, &|_| true));
-        Schedule { root, boot, origin, done, has_boothooks, config, last }
+        Schedule { root, boot, origin, done, has_boothooks, has_commands, config, last }
     }
 
     /// Whether a stage needs the network.
@@ -115,8 +118,8 @@ impl<'a, 'b> Schedule<'a, 'b> {
         if !has_systemd(self.root) {
             return Ok(());
         }
-        if self.has_boothooks {
-            self.root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
+        if self.has_commands {
+            self.root.write(COMMANDS_WAIT.0, COMMANDS_WAIT.1, Attr::root(0o644))?;
         }
         if self.needs_network() {
             self.root.write(WANTS_NETWORK, "[Unit]\nWants=network-online.target\n", Attr::root(0o644))?;
@@ -129,11 +132,11 @@ impl<'a, 'b> Schedule<'a, 'b> {
         if !self.root.is_dir("/run/systemd/system") || self.root.which("systemctl").is_none() {
             return Ok(());
         }
-        if self.has_boothooks {
-            self.root.write(BOOTHOOKS_WAIT.0, BOOTHOOKS_WAIT.1, Attr::root(0o644))?;
+        if self.has_commands {
+            self.root.write(COMMANDS_WAIT.0, COMMANDS_WAIT.1, Attr::root(0o644))?;
             self.root.run(Command::new(["systemctl", "daemon-reload"]))?;
         }
-        if self.needs_network() || self.has_boothooks {
+        if self.needs_network() || self.has_commands {
             self.root.run(Command::new(["systemctl", "--no-block", "start", "network-online.target"]))?;
         }
         Ok(())
@@ -386,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn network_stage_waits_for_network_with_boothooks() {
+    fn network_stage_waits_for_network_before_commands() {
         let dir = TempDir::new("demand");
         std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
         std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
@@ -394,14 +397,16 @@ mod tests {
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let done = done(instance);
         let machine = Machine::default();
-        for wanted in [false, true] {
-            if wanted {
+        for (wanted, config) in [(false, "{bootcmd: null}"), (true, "{bootcmd: [x]}"), (true, "{}")] {
+            if config == "{}" {
                 root.write(&format!("{}/part-001", boothooks_of(&done.instance)), "#!/bin/sh\n", Attr::root(0o700))
                     .unwrap();
             }
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            root.remove(COMMANDS_WAIT.0).unwrap();
             skip_idle(&mut root, &mut boot, &mut Status::new(), Origin::New, &done).unwrap();
-            let text = root.text(BOOTHOOKS_WAIT.0);
+            let text = root.text(COMMANDS_WAIT.0);
             let waits = ["Wants=network-online.target\n", "After=", " NetworkManager-wait-online.service "];
             assert!(waits.iter().all(|w| text.contains(w) == wanted), "{text}");
         }
