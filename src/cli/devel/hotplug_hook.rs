@@ -7,6 +7,7 @@ use crate::machine::Machine;
 use crate::root::{Root, Use};
 use crate::stage::hotplug;
 use argh::{ArgsInfo, FromArgs};
+use log::LevelFilter;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -96,6 +97,7 @@ fn log_call(action: &str, udevaction: &str, devpath: &str) {
 }
 
 fn query(program: &Program) -> ExitCode {
+    program.log(LevelFilter::Warn);
     let path = Path::new("/");
     match Root::open(path, Use::Tree).map(|root| hotplug::is_on(&root, &Machine::read(path))) {
         Ok(Some(on)) => {
