@@ -161,6 +161,19 @@ mod tests {
     }
 
     #[test]
+    fn reports_port_parameters_that_are_no_numbers() {
+        let text = "version: 1\nconfig: [{type: physical, name: e}, {type: bridge, name: b, bridge_interfaces: [e], \
+                    params: {bridge_portprio: e high, bridge_pathcost: e 70000}}]";
+        let network = crate::network::testing::network(text);
+        for distro in ["rhel", "sles"] {
+            let mut report = crate::base::report::Report::new();
+            let files = RENDERER.files(&network, &target(distro), &mut report);
+            assert_eq!(report.texts(crate::base::report::Severity::Warning).len(), 2, "{distro}: {report:?}");
+            assert!(!files.iter().any(|file| file.content.contains("high") || file.content.contains("70000")));
+        }
+    }
+
+    #[test]
     fn each_ipv6_method() {
         let rhel = |kind: &str| subnet(&format!("{{type: {kind}}}"), "rhel");
         let body = |more: &str, after: &str| {

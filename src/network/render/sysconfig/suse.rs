@@ -2,7 +2,7 @@
 
 use super::common::{bonding, is_started, report, route_options, slaves};
 use super::variables::Variables;
-use crate::document::{Map, Value};
+use crate::document::Map;
 use crate::network::model::{Control, DeviceType, Interface, Method, Network};
 use crate::network::parameters;
 use crate::network::render::iproute;
@@ -106,9 +106,14 @@ fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupporte
 fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variables, unsupported: &mut Unsupported) {
     for (name, value) in params.iter() {
         // One value for each port, in the ports' order; `-` is the default.
-        let of_ports = || {
-            let of = |port: &String| value.get(port).and_then(Value::as_int).map_or("-".to_owned(), |n| n.to_string());
-            ports.iter().map(of).collect::<Vec<_>>().join(" ")
+        let mut of_ports = |most: i64| {
+            let mut of = |port: &String| {
+                let given = value.get(port)?;
+                let number = parameters::integer(given).filter(|number| (0..=most).contains(number));
+                unsupported.keys(interface, [(name, number.is_none())]);
+                number
+            };
+            ports.iter().map(|port| of(port).map_or("-".to_owned(), |n| n.to_string())).collect::<Vec<_>>().join(" ")
         };
         match (name, parameters::seconds(value)) {
             ("stp", _) => v.add("BRIDGE_STP", if value.is_true() { "on" } else { "off" }),
@@ -118,8 +123,8 @@ fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variabl
             ("maxage", Some(n)) => v.add("BRIDGE_MAXAGE", n),
             ("bridgeprio", Some(n)) => v.add("BRIDGE_PRIORITY", n),
             ("pathcost" | "portprio", _) if ports.is_empty() => {}
-            ("pathcost", _) if value.as_map().is_some() => v.add("BRIDGE_PATHCOSTS", of_ports()),
-            ("portprio", _) if value.as_map().is_some() => v.add("BRIDGE_PORTPRIORITIES", of_ports()),
+            ("pathcost", _) if value.as_map().is_some() => v.add("BRIDGE_PATHCOSTS", of_ports(65535)),
+            ("portprio", _) if value.as_map().is_some() => v.add("BRIDGE_PORTPRIORITIES", of_ports(63)),
             (other, _) => unsupported.key(interface, other),
         }
     }
