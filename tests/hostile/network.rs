@@ -3,6 +3,7 @@
 use prepivot::base::report::{Report, Severity};
 use prepivot::document::{Map, Value, yaml};
 use prepivot::machine::Distro;
+use prepivot::machine::nic::is_name;
 use prepivot::network::mac::plain_mac;
 use prepivot::network::model::{DeviceType, Interface, Method};
 use prepivot::network::read::config;
@@ -225,7 +226,11 @@ fn told(i: &Interface) -> Vec<String> {
         format!(
             "name {} rename {} match {:?}",
             i.name,
-            i.rename && i.device_type != DeviceType::Infiniband && wanted.is_some() == found.is_some(),
+            // A name that no device can have is given to none.
+            i.rename
+                && is_name(&i.name)
+                && i.device_type != DeviceType::Infiniband
+                && wanted.is_some() == found.is_some(),
             found
         ),
         format!("dhcp4 {} dhcp6 {}", i.dhcp4(), i.dhcp6()),

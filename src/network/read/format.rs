@@ -6,7 +6,7 @@ use crate::base::report::Report;
 use crate::document::{Size, Value, json, yaml};
 use crate::machine::nic::{MAX_DEVICE_NAME, is_name};
 use crate::network::mac::Macs;
-use crate::network::model::{Interface, Network};
+use crate::network::model::Network;
 
 /// The most values of a network configuration that are used: 4,096 devices have fewer. What a stack gets of each takes up to
 /// [`NODE_COST`] bytes, for which there may be less room.
@@ -65,16 +65,25 @@ impl Format {
         } else {
             document
         };
-        let network = (self.reader)(name, document, macs, report)?;
-        for Interface { name, .. } in network.interfaces.iter().filter(|i| i.is_named() && !is_name(&i.name)) {
-            let why = match name.len() > MAX_DEVICE_NAME {
-                true => format!("which has over {MAX_DEVICE_NAME} bytes"),
-                false => "the kernel refuses one of its characters".to_owned(),
-            };
-            report.warn(format_args!("network configuration: {name}: no device can have this name, {why}"));
+        let mut network = (self.reader)(name, document, macs, report)?;
+        for interface in network.interfaces.iter_mut().filter(|i| i.is_named() && !is_name(&i.name)) {
+            let why = impossible(&interface.name);
+            // A device that is found by its MAC address is configured under the name that it has.
+            interface.rename &= interface.matching.mac.is_none();
+            let kept = if interface.is_named() { "" } else { "; the device keeps its own" };
+            report.warn(format_args!("network configuration: {why}{kept}"));
         }
         Ok(network)
     }
+}
+
+/// Why no device can have a name.
+pub fn impossible(name: &str) -> String {
+    let why = match name.len() > MAX_DEVICE_NAME {
+        true => format!("which has over {MAX_DEVICE_NAME} bytes"),
+        false => "the kernel refuses one of its characters".to_owned(),
+    };
+    format!("{name}: no device can have this name, {why}")
 }
 
 /// The first nodes of a document, as many as are `left`.

@@ -148,6 +148,16 @@ mod tests {
         assert_eq!(warnings("yaml", &v1("lan4567890123456")), [long]);
         assert_eq!(warnings("yaml", &v1("lan456789012345")), [""; 0]);
         assert_eq!(warnings("yaml", "version: 2\nethernets: {lan4567890123456: {dhcp4: true}}"), [long]);
+        // A device that is found by its MAC address keeps its name.
+        let kept = format!("{long}; the device keeps its own");
+        let mac = "macaddress: '52:54:00:00:00:01'";
+        let named =
+            format!("version: 2\nethernets: {{e: {{match: {{{mac}}}, set-name: lan4567890123456, dhcp4: true}}}}");
+        assert_eq!(warnings("yaml", &named), [kept.as_str()]);
+        let e = &crate::network::testing::network(&named).interfaces[0];
+        assert_eq!((e.name.as_str(), e.rename), ("e", false));
+        let v1 = v1("lan4567890123456, mac_address: '52:54:00:00:00:01'");
+        assert_eq!(warnings("yaml", &v1), [kept]);
         // A key that is not a name, and a link that is found by its MAC address.
         let key = "version: 2\nethernets: {lan4567890123456: {match: {macaddress: '52:54:00:00:00:01'}, dhcp4: true}}";
         assert_eq!(warnings("yaml", key), [""; 0]);

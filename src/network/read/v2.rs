@@ -2,9 +2,11 @@
 
 use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
 use super::fields::{Fields, Problems, mac_of_number};
+use super::format::impossible;
 use crate::base::deprecated;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
+use crate::machine::nic::is_name;
 use crate::network::address::{Cidr, Ip};
 use crate::network::mac::{Macs, is_infiniband_mac};
 use crate::network::model::{
@@ -137,7 +139,10 @@ fn interface(
     let mut new = Interface { id, device_type, ..Interface::default() };
     f.take("renderer");
     new.matching = f.map("match").map(matching).unwrap_or_default();
-    let set_name = f.name("set-name");
+    let mut set_name = f.name("set-name");
+    if let Some(name) = set_name.take_if(|name| !is_name(name)) {
+        f.problems().warn(format_args!("{}; the device keeps its own", impossible(&name)));
+    }
     new.rename = set_name.is_some();
     let known = new.matching.mac.as_deref().and_then(|m| macs.name(m)).map(str::to_owned);
     let is_plain = |name: &String| is_valid_name(name) && !name.contains(['*', '?', '[']);
