@@ -3,6 +3,7 @@
 use super::keyfile::{line, list};
 use crate::document::{Map, Value};
 use crate::network::model::Interface;
+use crate::network::render::grammar::is_wireguard_key;
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
 use std::net::{IpAddr, Ipv4Addr};
@@ -136,8 +137,8 @@ fn is_file(key: &Value) -> bool {
 
 fn peer(interface: &Interface, value: &Value, unsupported: &mut Unsupported) -> Option<Section> {
     let public = value.at(&["keys", "public"]).and_then(Value::as_str)?;
-    // It becomes part of the section's name. Base64 has no character that could end it.
-    if !public.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=')) {
+    // It becomes part of the section's name. NetworkManager ignores a peer whose key is none.
+    if !is_wireguard_key(public) {
         return None;
     }
     let mut section = Section::new(format!("wireguard-peer.{public}"));

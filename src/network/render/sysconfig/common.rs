@@ -39,6 +39,15 @@ pub fn route_options(interface: &Interface, route: &Route, unsupported: &mut Uns
     options.into_iter().map(|(key, value)| format!("{key} {value}")).collect()
 }
 
+/// Removes routes by a gateway of the other family, which the files cannot express.
+pub fn keep_families(interface: &Interface, routes: &mut Vec<Route>, unsupported: &mut Unsupported) {
+    routes.retain(|route| {
+        let is_kept = route.via.as_ref().is_none_or(|via| via.is_v6() == route.to.is_v6());
+        unsupported.keys(interface, [("routes.via", !is_kept)]);
+        is_kept
+    });
+}
+
 /// Reports the keys that neither family of distributions can express. `known` are overrides and other keys that the caller writes.
 pub fn report(interface: &Interface, known: &[&str], unsupported: &mut Unsupported) {
     let any = |given: &dyn Fn(&Subnet) -> bool| interface.subnets.iter().any(given);

@@ -161,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn reports_gateways_of_the_other_family() {
+        let text = "version: 2\nethernets: {e: {addresses: [10.0.0.2/24, '2001:db8::2/64'], routes: [{to: 10.9.0.0/16, via: '2001:db8::1'}]}}";
+        let network = crate::network::testing::network(text);
+        for distro in ["rhel", "sles"] {
+            let mut report = crate::base::report::Report::new();
+            let files = RENDERER.files(&network, &target(distro), &mut report);
+            assert_eq!(report.texts(crate::base::report::Severity::Warning).len(), 1, "{distro}: {report:?}");
+            assert!(!files.iter().any(|file| file.content.contains("10.9.0.0")));
+        }
+    }
+
+    #[test]
     fn reports_port_parameters_that_are_no_numbers() {
         let text = "version: 1\nconfig: [{type: physical, name: e}, {type: bridge, name: b, bridge_interfaces: [e], \
                     params: {bridge_portprio: e high, bridge_pathcost: e 70000}}]";

@@ -1,6 +1,6 @@
 //! ifcfg files of Red Hat's distributions (initscripts' sysconfig.txt; nm-settings-ifcfg-rh(5)).
 
-use super::common::{bonding, is_started, report, route_options, slaves};
+use super::common::{self, bonding, is_started, report, route_options, slaves};
 use super::variables::Variables;
 use crate::document::{Map, Value};
 use crate::network::address::Cidr;
@@ -46,6 +46,7 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     // The files have no key for a type, and such a route would lead to the device.
     unsupported.keys(interface, [("routes.type", !rest.iter().all(iproute::is_unicast))]);
     rest.retain(iproute::is_unicast);
+    common::keep_families(interface, &mut rest, unsupported);
     overrides(interface, &mut v, unsupported);
     let dns = interface.name_servers();
     // resolv.conf has all name servers; here they are beside addresses.

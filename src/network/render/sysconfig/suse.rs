@@ -1,6 +1,6 @@
 //! ifcfg and ifroute files of SUSE's distributions (ifcfg(5), ifroute(5) of wicked).
 
-use super::common::{bonding, is_started, report, route_options, slaves};
+use super::common::{self, bonding, is_started, report, route_options, slaves};
 use super::variables::Variables;
 use crate::document::Map;
 use crate::network::model::{Control, DeviceType, Interface, Method, Network};
@@ -173,7 +173,9 @@ const TYPES: [&str; 4] = ["blackhole", "prohibit", "throw", "unreachable"];
 fn routes(interface: &Interface, unsupported: &mut Unsupported) -> Option<File> {
     let mut out = String::from(HEADER);
     let gateways = interface.subnets.iter().filter_map(|s| interface.gateway_route(s));
-    for route in gateways.chain(interface.all_routes().cloned()) {
+    let mut all: Vec<_> = gateways.chain(interface.all_routes().cloned()).collect();
+    common::keep_families(interface, &mut all, unsupported);
+    for route in all {
         let own_type = route.route_type.as_deref().filter(|_| !iproute::is_unicast(&route));
         if own_type.is_some_and(|t| !TYPES.contains(&t)) {
             unsupported.key(interface, "routes.type");
