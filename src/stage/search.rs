@@ -564,6 +564,18 @@ mod tests {
         assert!(!is_others("AA-1\n", None) && !is_others("\n", Some("bb-2")));
     }
 
+    /// The id of the instance that is found in the folder, as it was or read.
+    fn found_id(root: &Root, machine: &Machine, dir: &TempDir) -> String {
+        let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
+        let mut drives = Drives::new(&[""; 0], places);
+        let mut boot = Boot::new(root, machine, &Options::default(), &Nothing);
+        match find_with(root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
+            Outcome::Same(same) => same.instance_id,
+            Outcome::Read(found) => found.instance.instance_id,
+            _ => panic!("there is an instance"),
+        }
+    }
+
     #[test]
     fn does_not_search_with_manual_cache_clean() {
         let dir = TempDir::new("find-kept");
@@ -578,14 +590,7 @@ mod tests {
                 root.write(&state::kept_mark(&cached), "", Attr::root(0o644)).unwrap();
             }
             assert_eq!(root.commit(), []);
-            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
-            let mut drives = Drives::new(&[""; 0], places);
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
-                Outcome::Same(same) => assert_eq!(same.instance_id, id),
-                Outcome::Read(found) => assert_eq!(found.instance.instance_id, id),
-                _ => panic!("there is an instance"),
-            }
+            assert_eq!(found_id(&root, &machine, &dir), id);
         }
     }
 
@@ -602,14 +607,7 @@ mod tests {
         for (marks, id) in [(&[][..], "0-1"), (&[state::ANOTHER], "another"), (&[&state::kept_mark(&cached)], "0-1")] {
             marks.iter().for_each(|mark| root.write(mark, "", Attr::root(0o644)).unwrap());
             assert_eq!(root.commit(), []);
-            let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
-            let mut drives = Drives::new(&[""; 0], places);
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
-                Outcome::Same(same) => assert_eq!(same.instance_id, id),
-                Outcome::Read(found) => assert_eq!(found.instance.instance_id, id),
-                _ => panic!("there is an instance"),
-            }
+            assert_eq!(found_id(&root, &machine, &dir), id);
         }
     }
 

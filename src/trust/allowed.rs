@@ -23,12 +23,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// Why its signature in `namespace` is not accepted at the time `now`, if so.
-    pub fn refuses(&self, namespace: &str, now: u64) -> Option<&'static str> {
+    /// Why its signature in `namespace` is not accepted at the time `now`, or at any time if that is None.
+    pub fn refuses(&self, namespace: &str, now: Option<u64>) -> Option<&'static str> {
         let is_named = |pattern: &String| glob::matches(pattern, namespace);
         if !self.namespaces.is_empty() && !self.namespaces.iter().any(is_named) {
             return Some("it is not for this kind of document (namespaces)");
         }
+        let now = now?;
         if self.after.is_some_and(|after| now < after) {
             return Some("it is not valid yet (valid-after)");
         }
@@ -170,10 +171,10 @@ mod tests {
             ("xyz", from - 1, "valid-after"),
             ("xyz", until, "valid-before"),
         ] {
-            let why = keys[1].refuses(namespace, now).unwrap_or_default();
+            let why = keys[1].refuses(namespace, Some(now)).unwrap_or_default();
             assert!(why.contains(refused) && why.is_empty() == refused.is_empty(), "{why}");
         }
-        assert_eq!(keys[0].refuses("anything", 0), None);
+        assert_eq!(keys[0].refuses("anything", Some(0)), None);
         assert!(keys[0].title().starts_with("release@example (SHA256:"));
     }
 

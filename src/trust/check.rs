@@ -1,6 +1,6 @@
 //! Checks an instance's documents by the policy, and removes those that are refused.
 
-use super::allowed::{Key, fingerprint};
+use super::allowed::fingerprint;
 use super::envelope::{self, Envelope, Form, Statement};
 use super::policy::digest_of;
 use super::sshsig::Signature;
@@ -173,13 +173,10 @@ fn signer(policy: &Policy, form: Form, blob: &[u8], signed: &[u8], now: &Circums
                 return Err(Error::new(format!("it is signed by a key that is not trusted: {print}")));
             }
             // One of the cache was in time when it was read.
-            let time = |key: &Key| {
-                let why = key.refuses(NAMESPACE, now.now);
-                why.filter(|why| now.is_fresh || !why.contains("valid-"))
-            };
+            let time = now.is_fresh.then_some(now.now);
             let mut reasons = Vec::new();
             let key = known.find(|key| {
-                time(key).is_none_or(|why| {
+                key.refuses(NAMESPACE, time).is_none_or(|why| {
                     reasons.push(why);
                     false
                 })
