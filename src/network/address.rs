@@ -83,9 +83,14 @@ impl Cidr {
     /// Reads `address/prefix`. An address without a prefix is a single host.
     pub fn parse_or_host(text: &str) -> Option<Cidr> {
         match Ip::parse(text) {
-            Some(ip) => Some(Cidr { prefix: if ip.is_v6() { 128 } else { 32 }, ip }),
+            Some(ip) => Some(Cidr::host(ip)),
             None => Cidr::parse(text, None),
         }
+    }
+
+    /// The network of this address alone.
+    pub fn host(ip: Ip) -> Cidr {
+        Cidr { prefix: if ip.is_v6() { 128 } else { 32 }, ip }
     }
 
     /// The prefix of all addresses: a default route's destination.

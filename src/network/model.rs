@@ -444,6 +444,12 @@ impl Subnet {
 }
 
 impl Route {
+    /// Whether its gateway is of another family than its destination. The kernel has IPv4 routes by IPv6 gateways, and few stacks can
+    /// express them.
+    pub fn crosses_families(&self) -> bool {
+        self.via.as_ref().is_some_and(|via| via.is_v6() != self.to.is_v6())
+    }
+
     /// A route with a destination, a gateway and no options.
     pub fn new(to: Cidr, via: Option<Ip>) -> Route {
         Route {

@@ -76,18 +76,22 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
 /// Reports routes by gateways that no address of the interface reaches: the kernel refuses them, and systemd-networkd stays
 /// "configuring". Nothing is known of an interface without addresses of the family, or with those of a lease or of a router.
 fn report_unreached(interface: &Interface, problems: &Problems) {
-    let is_lease = |v6: bool| if v6 { interface.is_automatic_v6() } else { interface.dhcp4() };
+    let is_known = |v6: bool| {
+        let has_lease = if v6 { interface.is_automatic_v6() } else { interface.dhcp4() };
+        !has_lease && interface.addresses().any(|address| address.is_v6() == v6)
+    };
+    let (known4, known6) = (is_known(false), is_known(true));
+    let peers = interface.subnets.iter().filter_map(|subnet| subnet.pointopoint.clone()).map(Cidr::host);
+    let on_link = interface.all_routes().filter(|route| route.via.is_none()).map(|route| route.to.clone());
+    let mut reached = Networks::default();
+    for network in interface.addresses().cloned().chain(peers).chain(on_link) {
+        reached.add(&network, 0);
+    }
     for route in interface.all_routes() {
         let Some(via) = route.via.as_ref().filter(|via| !via.is_link_local() && route.on_link != Some(true)) else {
             continue;
         };
-        let v6 = via.is_v6();
-        let mut own = interface.addresses().filter(|address| address.is_v6() == v6).peekable();
-        let is_unknown = own.peek().is_none() || is_lease(v6);
-        let by_route = |other: &Route| other.via.is_none() && other.to.contains(via);
-        let is_peer = interface.subnets.iter().any(|subnet| subnet.pointopoint.as_ref() == Some(via));
-        if !is_unknown && !is_peer && !own.any(|address| address.contains(via)) && !interface.all_routes().any(by_route)
-        {
+        if (if via.is_v6() { known6 } else { known4 }) && reached.find(via).is_none() {
             let name = &interface.name;
             problems.warn(format_args!(
                 "{name}: no address of {name} reaches {via}, the gateway of a route to {}; on-link: true makes it one of the link",
@@ -178,12 +182,17 @@ impl Networks {
         let mut networks = Networks::default();
         for (place, interface) in interfaces.iter().enumerate() {
             for address in interface.addresses() {
-                let network = address.network();
-                let of_length = networks.0.entry((network.is_v6(), network.prefix)).or_default();
-                of_length.entry(network.ip.addr()).or_insert(place);
+                networks.add(address, place);
             }
         }
         networks
+    }
+
+    /// Adds the network of an address, unless it is there already.
+    fn add(&mut self, address: &Cidr, place: usize) {
+        let network = address.network();
+        let of_length = self.0.entry((network.is_v6(), network.prefix)).or_default();
+        of_length.entry(network.ip.addr()).or_insert(place);
     }
 
     /// The first interface with an address in the network of `ip`.

@@ -70,12 +70,15 @@ impl Format {
             let why = impossible(&interface.name);
             // A device that is found by its MAC address is configured under the name that it has.
             interface.rename &= interface.matching.mac.is_none();
-            let kept = if interface.is_named() { "" } else { "; the device keeps its own" };
+            let kept = if interface.is_named() { "" } else { KEPT };
             report.warn(format_args!("network configuration: {why}{kept}"));
         }
         Ok(network)
     }
 }
+
+/// What becomes of a device that is found otherwise than by an impossible name.
+pub const KEPT: &str = "; the device keeps its own";
 
 /// Why no device can have a name.
 pub fn impossible(name: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
 use super::fields::{Fields, Problems, mac_of_number};
-use super::format::impossible;
+use super::format::{KEPT, impossible};
 use crate::base::deprecated;
 use crate::base::report::Report;
 use crate::document::{Map, Value};
@@ -141,7 +141,7 @@ fn interface(
     new.matching = f.map("match").map(matching).unwrap_or_default();
     let mut set_name = f.name("set-name");
     if let Some(name) = set_name.take_if(|name| !is_name(name)) {
-        f.problems().warn(format_args!("{}; the device keeps its own", impossible(&name)));
+        f.problems().warn(format_args!("{}{KEPT}", impossible(&name)));
     }
     new.rename = set_name.is_some();
     let known = new.matching.mac.as_deref().and_then(|m| macs.name(m)).map(str::to_owned);

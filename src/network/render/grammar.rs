@@ -189,16 +189,21 @@ impl<'a> Filter<'a> {
 }
 
 /// Removes from the sections of a file what the stack would refuse, and calls `report` with each key as `[Section] Key`. A section
-/// whose name has a `.` is in the table of what comes before that.
-pub fn filter(grammar: Grammar, sections: &mut Vec<Section>, mut report: impl FnMut(&str)) {
+/// whose name has a `.` is in the table of what comes before that. False if one of the first `needed` sections, without which the file
+/// would be for another device or refused, had to be removed.
+pub fn filter(grammar: Grammar, sections: &mut Vec<Section>, needed: usize, mut report: impl FnMut(&str)) -> bool {
+    let (mut place, mut has_needed) = (0, true);
     sections.retain_mut(|section| {
         let name = section.name().to_owned();
         let table = name.split('.').next().unwrap_or_default();
         let mut of_section = |key: &str| report(&format!("[{name}] {key}"));
         let mut filter = Filter::new(grammar, table, &mut of_section);
         section.retain(|key, value| filter.keep(key, value));
+        has_needed &= filter.is_whole || place >= needed;
+        place += 1;
         filter.is_whole
     });
+    has_needed
 }
 
 #[cfg(test)]
@@ -250,7 +255,9 @@ mod tests {
         b.add("Address1", "::1");
         c.add("Mode", "three");
         let (mut sections, mut reported) = (vec![a, b, c], Vec::new());
-        filter(ODD, &mut sections, |key| reported.push(key.to_owned()));
+        let has_needed = [1, 2].map(|needed| filter(ODD, &mut sections.clone(), needed, |_| ()));
+        assert_eq!(has_needed, [true, false]);
+        assert!(filter(ODD, &mut sections, 0, |key| reported.push(key.to_owned())));
         assert_eq!(ini::write("", &sections), "[A.of]\nAddress7=::1/64\nNames=a b\nMore=::1;\n");
         assert_eq!(reported, ["[A.of] Known", "[A.of] Odd", "[A.of] Names", "[A.of] More", "[A] Address1", "[B] Mode"]);
     }

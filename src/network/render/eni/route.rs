@@ -36,8 +36,8 @@ fn ip(interface: &Interface, route: &Route, unsupported: &mut Unsupported) -> (S
     }
     out.push(if route.to.is_default() { "default".to_owned() } else { route.to.to_string() });
     let mut add = |key: &str, value: Option<String>| out.extend(value.map(|v| format!("{key} {v}")));
-    let family = |via: &Ip| if via.is_v6() == route.to.is_v6() { "" } else { "inet6 " };
-    add("via", route.via.as_ref().map(|v| format!("{}{v}", family(v))));
+    let family = if route.crosses_families() { "inet6 " } else { "" };
+    add("via", route.via.as_ref().map(|via| format!("{family}{via}")));
     add("dev", needs_link(route).then(|| INTERFACE.to_owned()));
     add("metric", route.metric.map(|m| m.to_string()));
     out.extend(

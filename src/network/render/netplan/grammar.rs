@@ -340,9 +340,10 @@ fn is_device(device: &mut Value, section: &str, path: &str, unsupported: &mut Un
 
 /// Removes the keys that no table has, and those with a value that does not fit. False if a vital one is wrong.
 fn filter_map(map: &mut Map, tables: &[&str], path: &str, unsupported: &mut Unsupported) -> bool {
+    let tables: Vec<&str> = tables.iter().map(|table| GRAMMAR.table(table)).collect();
     for key in keys(map) {
         let Some(value) = map.get_mut(&key) else { continue };
-        let rule = tables.iter().find_map(|table| grammar::rule(GRAMMAR.table(table), &key));
+        let rule = tables.iter().find_map(|table| grammar::rule(table, &key));
         let of_key = format!("{path}.{key}");
         // netplan reads null as no value.
         if rule.as_ref().is_some_and(|rule| value.is_null() || fits(value, rule.kind, &of_key, unsupported)) {

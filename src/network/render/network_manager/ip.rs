@@ -216,9 +216,10 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
     }
     section.maybe("route-metric", overrides.route_metric.or(metric));
     for route in &family.routes {
-        match route.via.as_ref().is_none_or(|via| via.is_v6() == route.to.is_v6()) {
-            true => lines.push((*route).clone()),
-            false => unsupported.key(interface, "routes.via"),
+        if route.crosses_families() {
+            unsupported.key(interface, "routes.via");
+        } else {
+            lines.push((*route).clone());
         }
     }
     for (i, route) in lines.iter().enumerate() {

@@ -64,8 +64,8 @@ ipv6.addr-gen-mode=0
 /// Takes precedence over other profiles for the same device, which have 0 by default.
 const PRIORITY: u8 = 120;
 
-/// The place of the device's own section in a profile.
-const OWN: usize = 3;
+/// The first sections of a profile: [connection], [match], [user], and the device's own.
+const NEEDED: usize = 4;
 
 /// Renders one profile per device (for Wi-Fi: per network), which only root can read; the default for IPv6
 /// addresses; .link files.
@@ -86,11 +86,7 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         let stem = if unique { &interface.id } else { &interface.name };
         for (n, own) in device::variants(network, interface, unsupported).into_iter().enumerate() {
             let mut sections = profile(network, interface, n, own, unsupported);
-            let name = |sections: &[Section]| sections.get(OWN).map(|own| own.name().to_owned());
-            let own = name(&sections);
-            grammar::filter(GRAMMAR, &mut sections, |key| unsupported.key(interface, key));
-            // Without its own section a profile is for another device, or refused.
-            if name(&sections) != own {
+            if !grammar::filter(GRAMMAR, &mut sections, NEEDED, |key| unsupported.key(interface, key)) {
                 continue;
             }
             let path = format!("{CONNECTIONS}{}.nmconnection", numbered(stem, n));

@@ -25,7 +25,7 @@ fn access_point(
     point: &Value,
     unsupported: &mut Unsupported,
 ) -> Option<Vec<Section>> {
-    let text = |value: Option<&Value>| value.and_then(Value::text).map(|t| escape(&t));
+    let text = |value: Option<&Value>| value.and_then(Value::text);
     let mut report = |key: &str| unsupported.key(interface, &format!("access-points.{key}"));
     let mut wifi = Section::new("wifi");
     let name = list([ssid]);
@@ -60,16 +60,15 @@ fn access_point(
             _ => report(key),
         }
     }
-    let raw = |of: Option<&Value>| of.and_then(|of| of.get("password")).and_then(Value::text);
-    let key = raw(point.get("auth")).or_else(|| raw(Some(point)));
-    if management.as_deref() == Some("wpa-psk") && !key.is_some_and(|key| parameters::is_passphrase(&key)) {
+    let is_wrong = |password: &String| !parameters::is_passphrase(password);
+    if management.as_deref() == Some("wpa-psk") && password.as_ref().is_none_or(is_wrong) {
         report("password");
         return None;
     }
     let mut security = Section::new("wifi-security");
     if let (Some(management), Some(password)) = (management, password) {
         security.add("key-mgmt", management);
-        security.add("psk", password);
+        security.add("psk", escape(&password));
     }
     Some(vec![wifi, security])
 }

@@ -4,7 +4,7 @@ mod netdev;
 mod network;
 
 use super::grammar::{self, Grammar};
-use super::ini::{self, Section};
+use super::ini;
 use super::renderer::{Evidence, File, HEADER, Owned, Renderer, Target, Unsupported};
 use super::udev;
 use crate::base::manual;
@@ -49,9 +49,8 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         }
         let stem = format!("/etc/systemd/network/10-cloud-init-{}", interface.name);
         let mut sections = network::sections(network, interface, unsupported);
-        grammar::filter(GRAMMAR, &mut sections, |key| unsupported.key(interface, key));
-        // Without this section networkd ignores the file.
-        if sections.first().is_none_or(|first| first.name() != "Match") {
+        // Without [Match] networkd ignores the file.
+        if !grammar::filter(GRAMMAR, &mut sections, 1, |key| unsupported.key(interface, key)) {
             continue;
         }
         files.push(File {
@@ -59,11 +58,8 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
             ..File::public(format!("{stem}.network"), ini::write(HEADER, &sections))
         });
         if let Some((mut sections, secret)) = netdev::sections(interface, unsupported) {
-            let name = |sections: &[Section]| sections.get(1).map(|own| own.name().to_owned());
-            let own = name(&sections);
-            grammar::filter(GRAMMAR, &mut sections, |key| unsupported.key(interface, key));
             // networkd refuses a device without what its kind requires.
-            if name(&sections) != own {
+            if !grammar::filter(GRAMMAR, &mut sections, 2, |key| unsupported.key(interface, key)) {
                 continue;
             }
             files.push(File {

@@ -2,6 +2,7 @@
 
 use super::netdev;
 use crate::document::Value;
+use crate::network::address::Cidr;
 use crate::network::mac::is_mac;
 use crate::network::model::{DeviceType, DhcpOverrides, Dns, Interface, Method, Network, Route, Rule, Subnet};
 use crate::network::render::ini::Section;
@@ -175,7 +176,7 @@ fn address(interface: &Interface, subnet: &Subnet, unsupported: &mut Unsupported
     let address = subnet.address.as_ref()?;
     section.add("Address", address);
     // Without a prefix networkd assumes the address's class, and routes as much as 10.0.0.0/8 onto the link.
-    section.maybe("Peer", subnet.pointopoint.as_ref().map(|p| format!("{p}/{}", if p.is_v6() { 128 } else { 32 })));
+    section.maybe("Peer", subnet.pointopoint.clone().map(Cidr::host));
     // networkd ignores it otherwise (networkd-address.c, `address_section_verify`).
     let has_broadcast = !address.is_v6() && address.prefix <= 30 && subnet.pointopoint.is_none();
     unsupported.keys(interface, [("broadcast", !has_broadcast && subnet.unusual_broadcast().is_some())]);

@@ -39,12 +39,25 @@ pub fn route_options(interface: &Interface, route: &Route, unsupported: &mut Uns
     options.into_iter().map(|(key, value)| format!("{key} {value}")).collect()
 }
 
+/// A port's value of a bridge's parameter, of which `values` has one for each port. Reported if it is none.
+pub fn port_parameter(
+    interface: &Interface,
+    port: &str,
+    key: &str,
+    values: &Value,
+    unsupported: &mut Unsupported,
+) -> Option<String> {
+    let value = parameters::integer(values.get(port)?).map(|number| number.to_string());
+    let value = value.filter(|value| super::GRAMMAR.takes("port", key, value));
+    unsupported.keys(interface, [(key, value.is_none())]);
+    value
+}
+
 /// Removes routes by a gateway of the other family, which the files cannot express.
 pub fn keep_families(interface: &Interface, routes: &mut Vec<Route>, unsupported: &mut Unsupported) {
     routes.retain(|route| {
-        let is_kept = route.via.as_ref().is_none_or(|via| via.is_v6() == route.to.is_v6());
-        unsupported.keys(interface, [("routes.via", !is_kept)]);
-        is_kept
+        unsupported.keys(interface, [("routes.via", route.crosses_families())]);
+        !route.crosses_families()
     });
 }
 

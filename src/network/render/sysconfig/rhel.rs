@@ -109,13 +109,11 @@ fn device(network: &Network, interface: &Interface, v: &mut Variables, unsupport
         }
         Some(Interface { name, device_type: DeviceType::Bridge { params, .. }, .. }) => {
             v.add("BRIDGE", name);
-            let mut option = |key: &str, own: &str, most: i64| {
-                let value = parameters::integer(params.get(key)?.get(&interface.name)?);
-                let value = value.filter(|value| (0..=most).contains(value));
-                unsupported.keys(interface, [(key, value.is_none())]);
-                Some(format!("{own}={}", value?))
+            let mut option = |key: &str, own: &str| {
+                let value = common::port_parameter(interface, &interface.name, key, params.get(key)?, unsupported)?;
+                Some(format!("{own}={value}"))
             };
-            let options = [option("pathcost", "path_cost", 65535), option("portprio", "priority", 63)];
+            let options = [option("pathcost", "path_cost"), option("portprio", "priority")];
             let options: Vec<String> = options.into_iter().flatten().collect();
             v.maybe("BRIDGING_OPTS", (!options.is_empty()).then(|| options.join(" ")));
         }

@@ -3,6 +3,7 @@
 use super::common::{self, bonding, is_started, report, route_options, slaves};
 use super::variables::Variables;
 use crate::document::Map;
+use crate::network::address::Cidr;
 use crate::network::model::{Control, DeviceType, Interface, Method, Network};
 use crate::network::parameters;
 use crate::network::render::iproute;
@@ -106,14 +107,9 @@ fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupporte
 fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variables, unsupported: &mut Unsupported) {
     for (name, value) in params.iter() {
         // One value for each port, in the ports' order; `-` is the default.
-        let mut of_ports = |most: i64| {
-            let mut of = |port: &String| {
-                let given = value.get(port)?;
-                let number = parameters::integer(given).filter(|number| (0..=most).contains(number));
-                unsupported.keys(interface, [(name, number.is_none())]);
-                number
-            };
-            ports.iter().map(|port| of(port).map_or("-".to_owned(), |n| n.to_string())).collect::<Vec<_>>().join(" ")
+        let mut of_ports = || {
+            let mut of = |port: &String| common::port_parameter(interface, port, name, value, unsupported);
+            ports.iter().map(|port| of(port).unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join(" ")
         };
         match (name, parameters::seconds(value)) {
             ("stp", _) => v.add("BRIDGE_STP", if value.is_true() { "on" } else { "off" }),
@@ -123,8 +119,8 @@ fn bridge(interface: &Interface, ports: &[String], params: &Map, v: &mut Variabl
             ("maxage", Some(n)) => v.add("BRIDGE_MAXAGE", n),
             ("bridgeprio", Some(n)) => v.add("BRIDGE_PRIORITY", n),
             ("pathcost" | "portprio", _) if ports.is_empty() => {}
-            ("pathcost", _) if value.as_map().is_some() => v.add("BRIDGE_PATHCOSTS", of_ports(65535)),
-            ("portprio", _) if value.as_map().is_some() => v.add("BRIDGE_PORTPRIORITIES", of_ports(63)),
+            ("pathcost", _) if value.as_map().is_some() => v.add("BRIDGE_PATHCOSTS", of_ports()),
+            ("portprio", _) if value.as_map().is_some() => v.add("BRIDGE_PORTPRIORITIES", of_ports()),
             (other, _) => unsupported.key(interface, other),
         }
     }
@@ -185,7 +181,7 @@ fn routes(interface: &Interface, unsupported: &mut Unsupported) -> Option<File> 
         // wicked refuses `onlink`. A route to the gateway alone makes it reachable too; it is in the same table.
         if let Some(via) = via.filter(|_| route.on_link == Some(true)) {
             let table = route.table.map(|t| format!(" table {t}")).unwrap_or_default();
-            let line = format!("{via}/{} - - {}{table}\n", if via.is_v6() { 128 } else { 32 }, interface.name);
+            let line = format!("{} - - {}{table}\n", Cidr::host(via.clone()), interface.name);
             if !out.lines().any(|l| l == line.trim_end()) {
                 out.push_str(&line);
             }
