@@ -68,6 +68,11 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
         interface.routes.retain_mut(|route| settle(route, name, problems));
         for subnet in &mut interface.subnets {
             subnet.routes.retain_mut(|route| settle(route, name, problems));
+            let v6 = subnet.is_v6();
+            if let Some(peer) = subnet.pointopoint.take_if(|peer| peer.is_v6() != v6) {
+                problems
+                    .warn(format_args!("{name}: the peer {peer} is of another family than its address; it is ignored"));
+            }
         }
     }
     network.interfaces.iter().for_each(|interface| report_unreached(interface, problems));
@@ -209,6 +214,16 @@ impl Networks {
 #[cfg(test)]
 mod tests {
     use crate::network::testing::network;
+
+    #[test]
+    fn peers_are_of_their_addresses_family() {
+        for (peer, kept) in [("10.0.0.1", false), ("'2001:db8::1'", true)] {
+            let n = network(&format!(
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static6, address: '2001:db8::2/64', pointopoint: {peer}}}]}}]"
+            ));
+            assert_eq!(n.interfaces[0].subnets[0].pointopoint.is_some(), kept, "{peer}");
+        }
+    }
 
     #[test]
     fn reports_gateways_that_no_address_reaches() {
