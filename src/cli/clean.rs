@@ -5,7 +5,7 @@ use super::logs;
 use super::program::{FAILED, Program};
 use super::verb::Verb;
 use crate::base::error::Error;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::machine::{Family, Machine};
 use crate::network::render::RENDERERS;
 use crate::root::run_dir::LOCAL_STAGE;
@@ -102,7 +102,7 @@ impl Verb for Clean {
         if self.reboot && !root.is_live() {
             return program.usage("--reboot is for this system; leave --root out");
         }
-        let image = Image::read(&root, &Machine::read(Path::new(&self.root)), &mut Report::new());
+        let image = Image::read(&root, &Machine::read(Path::new(&self.root)), &Problems::new());
         let mut errors = self.clean(&mut root, &image, program);
         if errors.is_empty() && self.reboot {
             let argv: &[&str] =

@@ -5,7 +5,7 @@ use super::program::{Program, is_root, version_of_cloud_init};
 use super::verb::Verb;
 use crate::base::clock;
 use crate::base::error::{Context, Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::tar::{Archive, stored_gzip};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
@@ -120,7 +120,7 @@ impl CollectLogs {
                 collection.add(&format!("/{name}"), 0o600, &output);
             }
         }
-        let image = Image::read(&root, &Machine::read(Path::new(&self.root)), &mut Report::new());
+        let image = Image::read(&root, &Machine::read(Path::new(&self.root)), &Problems::new());
         // Only root may read the logs, but they contain no secrets.
         for path in logs::paths(&root, &image.config) {
             collection.file(&root, &path, true);

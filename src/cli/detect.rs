@@ -47,7 +47,7 @@ impl Verb for Detect {
             Err(e) => return program.fail(e),
         };
         let machine = Machine::read(&self.root);
-        let image = Image::read(&root, &machine, &mut crate::base::report::Report::new());
+        let image = Image::read(&root, &machine, &crate::base::problem::Problems::new());
         let platform = Platform::of(&machine, &root).with_filesystems(&machine, Deadline::after(DRIVES));
         let facts = Facts::new(&machine, &root, &image.own, platform);
         let report = identify(&facts, &candidates());

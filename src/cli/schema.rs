@@ -5,7 +5,7 @@ use super::program::{Program, is_root, print};
 use super::verb::Verb;
 use crate::base::error::{Error, Result};
 use crate::base::gzip;
-use crate::base::report::{Report, Severity};
+use crate::base::problem::{Problem, Problems, Severity};
 use crate::document::{Map, Value, wrong, yaml};
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::Machine;
@@ -13,7 +13,7 @@ use crate::module::{self, MODULES};
 use crate::network::Macs;
 use crate::network::read::{self, config};
 use crate::root::{Root, Use};
-use crate::schema::{self, Findings, Problem, one_line};
+use crate::schema::{self, Findings, one_line};
 use crate::userdata::kind::{self, Kind};
 use crate::userdata::{IGNORED, MAX_UNPACKED, jinja, mime};
 use argh::{ArgsInfo, FromArgs};
@@ -296,7 +296,7 @@ fn system(path: &str) -> Result<Vec<Document>> {
 
 /// A problem at a place in the text, with cloud-init's path for it.
 fn at(line: usize, column: usize, what: &str) -> Problem {
-    Problem { path: format!("format-l{line}.c{column}"), what: what.to_owned() }
+    Problem::new(Severity::Error, "", &format!("format-l{line}.c{column}"), what)
 }
 
 /// The outcome for a text that cannot be read: one problem.
@@ -328,8 +328,8 @@ fn network_config(path: &str, text: String) -> Result<Outcome> {
         let nics = Machine::read(Path::new("/")).nics();
         let macs: Macs = nics.iter().map(|n| (n.mac.as_str(), n.name.as_str())).collect();
         let format = read::recognise(&document).unwrap_or(&config::FORMAT);
-        let mut report = Report::new();
-        format.read(path, &document, &macs.complete(), &mut report)?;
+        let report = Problems::new();
+        format.read(path, &document, &macs.complete(), &report)?;
         for warning in report.texts(Severity::Warning) {
             log::warn!("{warning}");
         }

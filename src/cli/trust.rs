@@ -5,7 +5,7 @@ use super::verb::{self, Entry, Pick, Table, Verb};
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
 use crate::base::hex;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::Value;
 use crate::machine::Machine;
 use crate::root::{Root, Use};
@@ -129,7 +129,7 @@ fn predicted(seed: &Path, folder: Option<&Path>) -> Result<String> {
     let machine = Machine::default();
     // No file of it is read.
     let root = Root::open(Path::new("/"), Use::Plan)?;
-    let instance = source::read_seed(&machine, &root, &Value::Null, seed, &mut Report::new())?.instance;
+    let instance = source::read_seed(&machine, &root, &Value::Null, seed, &Problems::new())?.instance;
     let default = Policy::default();
     let plan = policy.as_ref().map_or(&default.plan, |policy| &policy.plan);
     let (mut out, mut events) = (String::new(), Vec::<Event>::new());

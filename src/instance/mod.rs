@@ -9,7 +9,7 @@ pub mod status;
 
 use crate::base::deprecated;
 use crate::base::digest::shortened;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value};
 
 /// The longest folder name for an instance-id, in bytes: a file name may have 255.
@@ -175,7 +175,7 @@ impl Instance {
     }
 
     /// Reports a network configuration in ifupdown's form, for sources where that is deprecated.
-    pub fn report_eni(&self, report: &mut Report) {
+    pub fn report_eni(&self, report: &Problems) {
         if matches!(self.network, Some(NetworkData::Eni(_))) {
             report.deprecated(deprecated::ENI.about(&self.source));
         }

@@ -1,7 +1,7 @@
 //! status.json and result.json, as cloud-init's stages write them.
 
 use crate::base::error::Result;
-use crate::base::report::{Report, Severity};
+use crate::base::problem::{Problems, Severity};
 use crate::document::{Map, Value, json};
 use crate::instance::boot::ENABLED;
 use crate::instance::state::{BOOT_FINISHED, CLOUD_DIR, RUN_DIR};
@@ -86,7 +86,7 @@ impl Status {
     }
 
     /// Ends a stage. The report's errors make it a failure; warnings and deprecations are recoverable errors.
-    pub fn end(&mut self, stage: Stage, report: &Report) {
+    pub fn end(&mut self, stage: Stage, report: &Problems) {
         self.0.insert("stage", Value::Null);
         self.stage(stage, |s| {
             s.insert("finished", Value::Float(uptime()));
@@ -100,7 +100,7 @@ impl Status {
     }
 
     /// Adds the report of a later part of the stage, without duplicates.
-    pub fn add(&mut self, stage: Stage, report: &Report) {
+    pub fn add(&mut self, stage: Stage, report: &Problems) {
         self.stage(stage, |s| {
             extend(s, "errors", texts(report, Severity::Error));
             if let Some(Value::Map(recoverable)) = s.get_mut("recoverable_errors") {
@@ -242,7 +242,7 @@ fn write(root: &mut Root, name: &str, document: &Value) -> Result<()> {
 }
 
 /// The texts of one severity, as a list.
-fn texts(report: &Report, severity: Severity) -> Vec<Value> {
+fn texts(report: &Problems, severity: Severity) -> Vec<Value> {
     report.texts(severity).into_iter().map(Value::from).collect()
 }
 
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_report_is_sorted_by_severity() {
-        let mut report = Report::new();
+        let report = Problems::new();
         report.warn("wrong");
         report.deprecated("old");
         let mut status = Status::new();
@@ -283,7 +283,7 @@ mod tests {
     fn a_stage_that_was_killed_has_failed() {
         let mut status = Status::new();
         status.begin(Stage::Local, 1.0);
-        status.end(Stage::Local, &Report::new());
+        status.end(Stage::Local, &Problems::new());
         status.begin(Stage::Network, 2.0);
         status.note_killed(Stage::Network);
         assert_eq!(status.errors(), []);
@@ -312,7 +312,7 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let mut status = Status::new();
         status.begin(Stage::Local, 1.5);
-        let mut report = Report::new();
+        let report = Problems::new();
         report.error("bad");
         status.end(Stage::Local, &report);
         status.save(&mut root).unwrap();

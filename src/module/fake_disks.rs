@@ -1,7 +1,7 @@
 //! A fake machine with disks, for tests of modules: files below its /dev, and a sysfs that describes them.
 
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::testing::TempDir;
 use crate::document::yaml;
 use crate::drive::devices::Places;
@@ -133,11 +133,11 @@ impl Machine {
             let (_, status, stdout) = at.map_or(("", 0, ""), |at| answers.remove(at));
             Ok(Output { status, stdout: stdout.into(), stderr: Vec::new() })
         }));
-        let mut report = Report::new();
+        let report = Problems::new();
         let instance = Instance::default();
         let distro = Distro::named("debian");
         let outside = Disks(self.places());
-        let mut cx = Context { outside: &outside, ..Context::new(&mut root, &config, &instance, &distro, &mut report) };
+        let mut cx = Context { outside: &outside, ..Context::new(&mut root, &config, &instance, &distro, &report) };
         handler(&mut cx).unwrap();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         let warnings = report.entries().iter().map(|e| e.to_string()).collect();

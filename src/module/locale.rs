@@ -214,7 +214,7 @@ fn supported(list: &str, locale: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -242,8 +242,8 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write(SUPPORTED, "ar_AE.UTF-8 UTF-8\nar_AE ISO-8859-6\n", Attr::root(0o644)).unwrap();
         let (config, distro) = (yaml::parse("t", config).unwrap(), Distro::named(distro));
-        let (instance, mut report) = (Instance::default(), Report::new());
-        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+        let (instance, report) = (Instance::default(), Problems::new());
+        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
         (root.text(GEN), root.text(SYSTEMD))
     }
 

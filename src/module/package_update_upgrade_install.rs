@@ -93,7 +93,7 @@ fn running(cx: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::{Report, Severity};
+    use crate::base::problem::{Problems, Severity};
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -114,10 +114,10 @@ mod tests {
             Ok(Output { status, stdout: b"vim\n".to_vec(), stderr: Vec::new() })
         }));
         let config = yaml::parse("t", config).unwrap();
-        let (instance, distro, mut report) = (Instance::default(), Distro::named(distro), Report::new());
-        let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+        let (instance, distro, report) = (Instance::default(), Distro::named(distro), Problems::new());
+        let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
         let error = running(&mut cx).err().map(|e| e.to_string());
-        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+        let warnings = report.texts(Severity::Warning);
         let is_task = |word: &&String| ["update", "dist-upgrade", "install", "makecache"].contains(&word.as_str());
         let tasks: Vec<&str> =
             root.commands().iter().filter_map(|c| c.argv.iter().find(is_task)).map(String::as_str).collect();

@@ -22,7 +22,7 @@
 use super::Module;
 use crate::base::error::Result;
 use crate::base::percent::encode_form;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::Stage;
@@ -81,7 +81,7 @@ pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
     Ok(Some((request, tries(section, cx.report))))
 }
 
-fn tries(section: &Map, report: &mut Report) -> u32 {
+fn tries(section: &Map, report: &Problems) -> u32 {
     let Some(value) = section.get("tries").filter(|v| !v.is_null()) else { return TRIES };
     match value.text().and_then(|t| t.trim().parse::<u32>().ok()).filter(|n| (1..=MAX_TRIES).contains(n)) {
         Some(tries) => tries,
@@ -152,8 +152,8 @@ mod tests {
             let mut root = Root::open(&dir.0, Use::Plan).unwrap();
             root.write("/etc/hostname", system, Attr::root(0o644)).unwrap();
             let instance = Instance { local_hostname: source.map(str::to_owned), ..Instance::default() };
-            let (distro, mut report) = (Distro::named("debian"), Report::new());
-            let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+            let (distro, report) = (Distro::named("debian"), Problems::new());
+            let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
             String::from_utf8(request(&mut cx).unwrap().unwrap().0.body).unwrap()
         };
         assert_eq!(posted(Some("cloud.example"), "sys\n"), "hostname=cloud&fqdn=cloud.example");

@@ -22,7 +22,7 @@
 
 use super::Module;
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
@@ -77,7 +77,7 @@ struct Resolver {
     options: Vec<(String, String)>,
 }
 
-fn single(key: &str, value: &Value, report: &mut Report) -> Option<String> {
+fn single(key: &str, value: &Value, report: &Problems) -> Option<String> {
     let word = value.text().filter(|t| !t.is_empty() && !t.contains(|c: char| c.is_whitespace() || c.is_control()));
     if word.is_none() {
         report.warn(format_args!("resolv_conf.{key}: expected one word, found something else: it is ignored"));
@@ -86,7 +86,7 @@ fn single(key: &str, value: &Value, report: &mut Report) -> Option<String> {
 }
 
 impl Resolver {
-    fn of(section: &Map, report: &mut Report) -> Resolver {
+    fn of(section: &Map, report: &Problems) -> Resolver {
         let (mut flags, mut options) = (Vec::new(), Vec::new());
         for (key, value) in section.get("options").and_then(Value::as_map).map(Map::iter).into_iter().flatten() {
             let Some(name) = single("options", &Value::from(key), report) else { continue };
@@ -98,7 +98,7 @@ impl Resolver {
         }
         options.sort();
         let domain = section.get("domain").filter(|v| !v.is_null()).and_then(|v| single("domain", v, report));
-        let mut list = |key: &str| -> Vec<String> {
+        let list = |key: &str| -> Vec<String> {
             match section.get(key) {
                 None | Some(Value::Null) => Vec::new(),
                 Some(Value::List(list)) => list.iter().filter_map(|v| single(key, v, report)).collect(),

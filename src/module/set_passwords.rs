@@ -235,7 +235,7 @@ fn password_logins(context: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -259,7 +259,7 @@ mod tests {
             &yaml::parse("t", config).unwrap(),
             &Instance::default(),
             &Distro::named("debian"),
-            &mut Report::new(),
+            &Problems::new(),
         ))
     }
 

@@ -189,7 +189,7 @@ fn logins(context: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -230,7 +230,7 @@ mod tests {
         for key in ["users", "system_info"] {
             all.insert(key, defaults.get(key).unwrap().clone());
         }
-        half(&mut Context { args, ..Context::new(root, &Value::Map(all), &instance, &distro, &mut Report::new()) })
+        half(&mut Context { args, ..Context::new(root, &Value::Map(all), &instance, &distro, &Problems::new()) })
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::Module;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::Result;
 use crate::base::md5::md5;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::root::Stage;
@@ -49,7 +49,7 @@ fn running(context: &mut Context) -> Result<()> {
             let (path, keys) = authorized_keys::list(context.root, &rules, &user);
             if !context.root.is_file(&path) && context.root.is_dir(&user.home) {
                 // As cloud-init leaves it for each user: scripts append to it. Nothing can be wrong with no keys.
-                authorized_keys::add(context.root, &rules, &user, &[], None, &mut Report::new())?;
+                authorized_keys::add(context.root, &rules, &user, &[], None, &Problems::new())?;
             }
             console::print(context, &report(&name, &path, &keys, &method));
         }

@@ -102,7 +102,7 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -124,7 +124,7 @@ mod tests {
                 &yaml::parse("t", config).unwrap(),
                 &Instance::default(),
                 &Distro::named("debian"),
-                &mut Report::new(),
+                &Problems::new(),
             )
         });
         assert_eq!(error.unwrap_err().to_string(), "user v: there is no such user");

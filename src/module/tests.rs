@@ -1,7 +1,7 @@
 //! Modules without tests of their own.
 
 use super::*;
-use crate::base::report::{Report, Severity};
+use crate::base::problem::{Problems, Severity};
 use crate::document::Value;
 use crate::instance::Instance;
 use crate::machine::Distro;
@@ -218,16 +218,14 @@ impl Fixture {
         root.enter(Stage::Final);
         let echo = Echo(Default::default());
         let mut errors = Vec::new();
-        let mut report = Report::new();
+        let report = Problems::new();
         for handler in handlers.iter().flatten() {
-            let mut cx = Context {
-                outside: &echo,
-                ..Context::new(&mut root, &config, &self.instance, &self.distro, &mut report)
-            };
+            let mut cx =
+                Context { outside: &echo, ..Context::new(&mut root, &config, &self.instance, &self.distro, &report) };
             errors.extend(handler(&mut cx).err().map(|e| e.to_string()));
         }
         errors.extend(report.errors());
-        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+        let warnings = report.texts(Severity::Warning);
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         assert_eq!(root.commit(), []);
         Left { errors, warnings, commands, requests: echo.0.into_inner() }
@@ -266,8 +264,8 @@ fn file_gets_owner_once_the_user_exists() {
     fixture.put("/etc/group", "bob:x:1235:\n", 0o644);
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
-    let mut report = Report::new();
-    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
+    let report = Problems::new();
+    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
     write_files::MODULE.running.unwrap()(&mut cx).unwrap();
     let attr = root.stat("/srv/app/x").unwrap().attr;
     assert_eq!((attr.mode, attr.uid, attr.gid), (0o640, 1234, 1235));
@@ -289,8 +287,8 @@ fn user_owns_only_folders_made_for_its_files() {
     let before = root.stat("/usr/local/bin").unwrap().attr;
     for (module, mark) in [(&write_files::MODULE, "config_write_files"), (&users_groups::MODULE, "config_users_groups")]
     {
-        let mut report = Report::new();
-        let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
+        let report = Problems::new();
+        let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
         module.before_pivot.unwrap()(&mut cx).unwrap();
         crate::instance::state::mark_done(&mut root, &fixture.instance, mark, Frequency::Instance).unwrap();
     }
@@ -299,8 +297,8 @@ fn user_owns_only_folders_made_for_its_files() {
     let owner = |root: &Root, path: &str| root.stat(path).unwrap().attr.uid;
     assert_eq!(["/srv/own", "/srv/own/deep", "/srv/own/deep/x", "/srv/shared/x"].map(|p| owner(&root, p)), [uid; 4]);
     assert_eq!(["/srv", "/srv/shared", "/srv/shared/run"].map(|p| owner(&root, p)), [0; 3]);
-    let mut report = Report::new();
-    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
+    let report = Problems::new();
+    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
     write_files::MODULE.running.unwrap()(&mut cx).unwrap();
     assert_eq!((owner(&root, "/usr/local/bin/tool"), root.stat("/usr/local/bin").unwrap().attr), (uid, before));
 }
@@ -517,8 +515,8 @@ fn home_hears_what_it_asked_for() {
                   post: [pub_key_ed25519, pub_key_rsa, instance_id, hostname]}}";
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
-    let mut report = Report::new();
-    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &mut report);
+    let report = Problems::new();
+    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
     let (request, tries) = phone_home::request(&mut cx).unwrap().unwrap();
     assert_eq!((request.method, request.url.as_str(), tries), ("POST", "http://x/i-1/", 7));
     let form = "pub_key_ed25519=ssh-ed25519+A%2Bb+root%40x%0A&pub_key_rsa=N%2FA&instance_id=i-1&hostname=h";

@@ -235,7 +235,7 @@ fn attach(cx: &mut Context, section: &Map) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::{Report, Severity};
+    use crate::base::problem::{Problems, Severity};
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -269,10 +269,10 @@ mod tests {
             Ok(Output { status, stdout: text.into_bytes(), stderr: Vec::new() })
         }));
         let config = yaml::parse("t", config).unwrap();
-        let (instance, distro, mut report) = (Instance::default(), Distro::named("ubuntu"), Report::new());
-        let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+        let (instance, distro, report) = (Instance::default(), Distro::named("ubuntu"), Problems::new());
+        let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
         let error = running(&mut cx).err().map(|e| e.to_string());
-        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+        let warnings = report.texts(Severity::Warning);
         (error, warnings, root.commands().iter().filter_map(|c| c.argv.get(1)).cloned().collect())
     }
 

@@ -151,7 +151,7 @@ fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -167,8 +167,8 @@ mod tests {
             let dir = TempDir::new("etc-hosts");
             let mut root = Root::open(&dir.0, Use::Plan).unwrap();
             root.write("/etc/hostname", system, Attr::root(0o644)).unwrap();
-            let (instance, distro, mut report) = (Instance::default(), Distro::named("debian"), Report::new());
-            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+            let (instance, distro, report) = (Instance::default(), Distro::named("debian"), Problems::new());
+            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
             assert_eq!((root.text(HOSTS).as_str(), report.entries().len()), (expected, warnings));
         }
     }

@@ -141,7 +141,7 @@ fn with_settings(text: &str, settings: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -174,8 +174,8 @@ mod tests {
             if is_there {
                 root.write(CONF, "[main]\n", Attr::root(0o644)).unwrap();
             }
-            let (instance, distro, mut report) = (Instance::default(), Distro::named("opensuse"), Report::new());
-            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+            let (instance, distro, report) = (Instance::default(), Distro::named("opensuse"), Problems::new());
+            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
             assert_eq!((root.text(path).as_str(), root.exists(CONF)), ("[main]\na=b\n", is_there));
         }
     }

@@ -7,7 +7,7 @@ use super::read::format::Format;
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
 use crate::base::gzip;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, yaml};
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Input {
     ///
     /// # Errors
     /// The document is not of its format.
-    pub fn read(&self, name: &str, macs: &Macs, report: &mut Report) -> Result<Network> {
+    pub fn read(&self, name: &str, macs: &Macs, report: &Problems) -> Result<Network> {
         self.format.read(name, &self.document, macs, report)
     }
 

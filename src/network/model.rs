@@ -4,6 +4,9 @@ use super::address::{Cidr, Ip, is_v6};
 use crate::document::{Map, Value};
 use std::collections::HashSet;
 
+/// The origin of all problems of a network configuration, whichever document it came in.
+pub const ORIGIN: &str = "network configuration";
+
 /// A machine's network configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Network {

@@ -1,6 +1,6 @@
 //! Shared by the unit tests of the readers and renderers.
 
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::yaml;
 use crate::machine::Distro;
 use crate::network::mac::Macs;
@@ -15,7 +15,7 @@ pub fn network(text: &str) -> Network {
 
 /// The same on a machine with these devices.
 pub fn network_for(text: &str, macs: &Macs) -> Network {
-    config::read("t", &yaml::parse("t", text).unwrap(), macs, &mut Report::new()).unwrap()
+    config::read("t", &yaml::parse("t", text).unwrap(), macs, &Problems::new()).unwrap()
 }
 
 /// A root of this distribution that has the `ip` program.
@@ -25,5 +25,5 @@ pub fn target(distro: &str) -> Target {
 
 /// The files of `renderer` for a configuration in YAML.
 pub fn files(renderer: &Renderer, text: &str, distro: &str) -> Vec<File> {
-    renderer.files(&network(text), &target(distro), &mut Report::new())
+    renderer.files(&network(text), &target(distro), &Problems::new())
 }

@@ -1,6 +1,7 @@
 //! Annotates a document: marks the lines that have problems, and lists the problems below it.
 
-use super::{Findings, Problem};
+use super::Findings;
+use crate::base::problem::Problem;
 use crate::document::yaml;
 use std::collections::HashMap;
 
@@ -11,14 +12,14 @@ pub fn annotated(text: &str, found: &Findings) -> String {
     let mut labels: Vec<(usize, String)> = Vec::new();
     let mut notes = String::new();
     for (title, letter, problems) in [("Errors", 'E', &found.errors), ("Deprecations", 'D', &found.deprecations)] {
-        let mut by_line: Vec<(Place, &Problem)> = problems.iter().map(|p| (place_of(&p.path, &lines), p)).collect();
+        let mut by_line: Vec<(Place, &Problem)> = problems.iter().map(|p| (place_of(&p.key, &lines), p)).collect();
         crate::base::sort::by(&mut by_line, |a, b| a.0.line.cmp(&b.0.line));
         if !by_line.is_empty() {
             notes += &format!("# {title}: -------------\n");
         }
         for (n, (place, problem)) in by_line.iter().enumerate() {
             notes += &match place.exact {
-                true => format!("# {letter}{}: {}\n", n + 1, problem.what),
+                true => format!("# {letter}{}: {}\n", n + 1, problem.reason),
                 false => format!("# {letter}{}: {problem}\n", n + 1),
             };
             labels.push((place.line, format!("{letter}{}", n + 1)));
@@ -46,7 +47,7 @@ pub fn annotated(text: &str, found: &Findings) -> String {
 /// The line of each key with problems, and of the mappings and lists around it.
 fn lines(text: &str, found: &Findings) -> HashMap<String, usize> {
     let all = found.errors.iter().chain(&found.deprecations);
-    yaml::lines(text, all.flat_map(|p| upwards(&p.path)).map(str::to_owned))
+    yaml::lines(text, all.flat_map(|p| upwards(&p.key)).map(str::to_owned))
 }
 
 /// Where a problem is.
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_has_no_line_of_its_own() {
-        let problem = |path: &str| Problem { path: path.into(), what: "w".into() };
+        let problem = |path: &str| Problem::new(crate::base::problem::Severity::Error, "", path, "w");
         let paths = ["", "b.0.c", "format-l2.c1", "format-l2", "format-lx.c9", "format-l99.c1"];
         let found = Findings { errors: paths.map(problem).into(), deprecations: Vec::new() };
         let marked = annotated("a: &a [{c: 1}]\nb: *a", &found);

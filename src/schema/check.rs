@@ -1,7 +1,8 @@
 //! Checks a document against a schema, walking through both.
 
 use super::grammar::{Alternative, Fields, Grammar, Old, Range, Shape, Takes};
-use super::{Findings, MAX_PROBLEMS, Problem, text};
+use super::{Findings, MAX_PROBLEMS, text};
+use crate::base::problem::{Problem, Severity};
 use crate::document::{Map, Path, Value};
 use std::collections::HashSet;
 use std::mem::take;
@@ -22,7 +23,7 @@ impl<'a> Walk<'a> {
         if found.errors.len() >= MAX_PROBLEMS {
             found.errors.truncate(MAX_PROBLEMS);
             let what = format!("there may be more than these {MAX_PROBLEMS} mistakes");
-            found.errors.push(Problem { path: String::new(), what });
+            found.errors.push(Problem::new(Severity::Error, "", "", what));
         }
         found
     }
@@ -31,10 +32,10 @@ impl<'a> Walk<'a> {
         self.found.errors.len() >= MAX_PROBLEMS
     }
 
-    fn error(&mut self, what: impl Into<String>) {
+    fn error(&mut self, what: impl std::fmt::Display) {
         if !self.is_full() {
             let path = self.path.as_str().to_owned();
-            self.found.errors.push(Problem { path, what: what.into() });
+            self.found.errors.push(Problem::new(Severity::Error, "", &path, what));
         }
     }
 
@@ -50,7 +51,7 @@ impl<'a> Walk<'a> {
         };
         // Programs that parse cloud-init's messages expect two blanks after the path's colon.
         let what = format!(" {how} in version {version}. {advice}");
-        self.found.deprecations.push(Problem { path: self.path.as_str().to_owned(), what });
+        self.found.deprecations.push(Problem::new(Severity::Deprecated, "", self.path.as_str(), what));
     }
 
     fn node(&mut self, node: &'a [Alternative], value: &Value) {

@@ -25,35 +25,19 @@ mod grammar;
 mod text;
 mod texts;
 
+use crate::base::problem::Problem;
 use crate::document::{Map, Value};
 pub use annotate::annotated;
 
 use check::Walk;
 use grammar::Grammar;
-use std::fmt;
 
 /// The most problems of one document that are reported.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// A problem of a document. Never contains a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The path of the value: keys and list indexes, separated by dots, as in `users.0.name`.
-    pub path: String,
-    pub what: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.path.as_str() {
-            "" => f.write_str(&self.what),
-            path => write!(f, "{path}: {}", self.what),
-        }
-    }
-}
-
-/// The problems of a document, in order; at most [`MAX_PROBLEMS`] of each kind.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// The problems of a document, in order; at most [`MAX_PROBLEMS`] of each kind. Their keys are the paths of the values: keys and list
+/// indexes, separated by dots, as in `users.0.name`. None contains a value.
+#[derive(Debug, Default, PartialEq)]
 pub struct Findings {
     pub errors: Vec<Problem>,
     /// Valid values that are deprecated.

@@ -258,7 +258,7 @@ fn publish_host_keys(live: &mut Live, keys: &[String]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::link::http::Findings;
@@ -373,7 +373,7 @@ mod tests {
             failed: None,
             public_keys: Vec::new(),
             passwords: Vec::new(),
-            report: &mut Report::new(),
+            report: &Problems::new(),
         };
         publish_host_keys(&mut live, &["ssh-rsa AAAA root@h".into(), "ssh-ed25519 BBBB".into()]).unwrap();
         let bodies: Vec<Vec<u8>> = script.sent().into_iter().map(|s| s.body).collect();

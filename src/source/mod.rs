@@ -51,7 +51,7 @@ pub use table::{
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::Value;
 use crate::drive;
 use crate::instance::{DsMode, Instance};
@@ -90,7 +90,7 @@ pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
 ///
 /// # Errors
 /// The seed cannot be read, or has none of these layouts.
-pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path, report: &mut Report) -> Result<Found> {
+pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path, report: &Problems) -> Result<Found> {
     let deadline = Deadline::after(SEED_TIME);
     let files = drive::open(seed, deadline)?;
     let place = seed.display().to_string();

@@ -73,7 +73,7 @@ pub fn saved(live: &mut Live, url: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::link::Uplink;
     use crate::link::http::script::{Answer, Script};
@@ -103,7 +103,7 @@ mod tests {
             failed: None,
             public_keys: Vec::new(),
             passwords: Vec::new(),
-            report: &mut Report::new(),
+            report: &Problems::new(),
         };
         saved(&mut live, URL).unwrap();
         drop(live.root.commit());

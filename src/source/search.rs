@@ -1,7 +1,7 @@
 //! A source's inputs while it searches: the machine, the image, and the drives that were found.
 
 use crate::base::deadline::Deadline;
-use crate::base::report::Report;
+use crate::base::problem::{Problems, Severity};
 use crate::detect::named_source;
 use crate::document::{Map, Value};
 use crate::drive::search::Probed;
@@ -40,8 +40,8 @@ pub struct Search<'a> {
     open: Vec<(PathBuf, Option<Rc<Files>>)>,
     otherwise: Option<(Found, Arc<AtomicBool>)>,
     /// Why sources were not used, for the message that nothing was found.
-    problems: Vec<String>,
-    report: Report,
+    reasons: Problems,
+    report: Problems,
 }
 
 impl<'a> Search<'a> {
@@ -58,8 +58,8 @@ impl<'a> Search<'a> {
             drives: Vec::new(),
             open: Vec::new(),
             otherwise: None,
-            problems: Vec::new(),
-            report: Report::new(),
+            reasons: Problems::new(),
+            report: Problems::new(),
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
     /// The files in a folder of the root; None if there is none.
     pub fn seed_folder(&mut self, path: &str) -> Option<Files> {
         let mut files = Files::default();
-        collect(self.root, path, "", &mut files, &mut self.report, 0);
+        collect(self.root, path, "", &mut files, &self.report, 0);
         let any = files.iter().next().is_some();
         any.then_some(files)
     }
@@ -157,20 +157,18 @@ impl<'a> Search<'a> {
 
     /// Adds a reason why nothing was found. It is reported only if no other source has anything either.
     pub fn reason(&mut self, text: String) {
-        if !self.problems.contains(&text) {
-            log::debug!("{text}");
-            self.problems.push(text);
-        }
+        log::debug!("{text}");
+        self.reasons.warn(text);
     }
 
     /// The warnings and reasons so far.
-    pub fn problems(&self) -> &[String] {
-        &self.problems
+    pub fn problems(&self) -> Vec<String> {
+        self.reasons.texts(Severity::Warning)
     }
 
     /// Takes the warnings so far.
-    pub fn take_report(&mut self) -> Report {
-        std::mem::take(&mut self.report)
+    pub fn take_report(&mut self) -> Problems {
+        self.report.take()
     }
 }
 
@@ -189,7 +187,7 @@ pub(super) fn notes(files: &Files) -> Vec<String> {
 const MAX_SEED_DEPTH: usize = 8;
 const MAX_SEED_FILES: usize = 10_000;
 
-fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, report: &mut Report, depth: usize) {
+fn collect(root: &Root, folder: &str, prefix: &str, files: &mut Files, report: &Problems, depth: usize) {
     for name in root.list(folder) {
         let (path, inner) = (format!("{folder}/{name}"), format!("{prefix}{name}"));
         if root.is_dir(&path) {

@@ -5,7 +5,7 @@ use super::service::Job;
 // Every source: those that the folder's own file names.
 use super::*;
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::detect::{Candidate, Facts, Mark, Setting};
 use crate::document::Value;
 use crate::drive::Files;
@@ -57,7 +57,7 @@ pub struct Live<'a> {
     /// They may leave the machine only in encrypted form.
     pub passwords: Vec<(String, String)>,
     /// Takes warnings. A failure that the function returns is a warning too.
-    pub report: &'a mut Report,
+    pub report: &'a Problems,
 }
 
 /// Reads a source that needs no network.
@@ -82,7 +82,7 @@ pub struct RunningMetadata {
     /// Whether the network is waited for even if no template has one of the words.
     pub waits: fn(&Root, &Instance) -> bool,
     /// Adds it, from this system or, in a plan for another one, empty.
-    pub add: fn(MetadataOf, &mut Instance, &mut Report),
+    pub add: fn(MetadataOf, &mut Instance, &Problems),
 }
 
 /// Which system [`RunningMetadata::add`] asks.
@@ -169,7 +169,7 @@ pub struct Source {
     /// How network devices that are added later are configured.
     pub hotplug: Hotplug,
     /// Reports what is deprecated about how it was named or about its instance ([`crate::base::deprecated`]).
-    pub deprecated: fn(&Machine, &Instance, &mut Report),
+    pub deprecated: fn(&Machine, &Instance, &Problems),
     /// The default update events, which the configuration can change.
     pub updates: &'static [Update],
     /// Whether its service is asked on each boot for user-data and metadata, as by cloud-init, because its documentation says that they

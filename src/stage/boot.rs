@@ -3,7 +3,7 @@
 use super::Options;
 use super::image::Image;
 use crate::base::logging::DEPRECATED;
-use crate::base::report::{Report, Severity};
+use crate::base::problem::{Problems, Severity};
 use crate::document::Value;
 use crate::instance::{Instance, status};
 use crate::machine::Machine;
@@ -18,7 +18,7 @@ pub struct Boot<'a> {
     pub image: Image,
     pub outside: &'a dyn Outside,
     /// The report of this run so far.
-    pub report: Report,
+    pub report: Problems,
     /// The merged configuration; None until it is merged.
     pub config: Option<Arc<Value>>,
     /// The configuration of each stage in turn, if user-data changed the image's after an earlier one.
@@ -41,8 +41,8 @@ impl<'a> Boot<'a> {
     /// A run that begins now, on the image in `root`, with the options of the command line.
     pub fn new(root: &Root, machine: &'a Machine, options: &Options, outside: &'a dyn Outside) -> Boot<'a> {
         let start = status::uptime();
-        let mut report = Report::new();
-        let image = Image::read(root, machine, &mut report).with_options(options);
+        let report = Problems::new();
+        let image = Image::read(root, machine, &report).with_options(options);
         let mut boot = Boot {
             machine,
             image,
@@ -79,7 +79,7 @@ impl<'a> Boot<'a> {
         if Image::digest_of(root, self.machine) == self.image.digest {
             return false;
         }
-        self.image.read_again(root, self.machine, instance, &mut self.report);
+        self.image.read_again(root, self.machine, instance, &self.report);
         let old = self.config.clone().unwrap_or_default();
         let new = self.image.merge_again(root, instance);
         if *old == new {
@@ -93,26 +93,27 @@ impl<'a> Boot<'a> {
     }
 
     /// The merged configuration, and the report to write to while it is read.
-    pub fn config_and_report(&mut self) -> (&Value, &mut Report) {
-        (self.config.as_deref().unwrap_or(&self.image.config), &mut self.report)
+    pub fn config_and_report(&mut self) -> (&Value, &Problems) {
+        (self.config.as_deref().unwrap_or(&self.image.config), &self.report)
     }
 
     /// Adds the entries of another report, and logs them.
-    pub fn absorb(&mut self, report: Report) {
+    pub fn absorb(&mut self, report: Problems) {
         self.report.absorb(report);
         self.log();
     }
 
     /// Logs the entries of the report that are not in the log yet.
     pub fn log(&mut self) {
-        for entry in self.report.entries().get(self.logged..).unwrap_or_default() {
+        let new = self.report.since(self.logged);
+        self.logged += new.len();
+        for entry in new {
             match entry.severity {
                 Severity::Error => log::error!("{entry}"),
                 Severity::Warning => log::warn!("{entry}"),
                 Severity::Deprecated => log::info!(target: DEPRECATED, "{entry}"),
             }
         }
-        self.logged = self.report.entries().len();
     }
 
     /// The errors, one line each.
@@ -124,8 +125,8 @@ impl<'a> Boot<'a> {
     pub fn errors_and_warnings(&self) -> Vec<String> {
         let mut lines = self.errors();
         for warning in self.report.texts(Severity::Warning) {
-            if !lines.iter().any(|line| line == warning) {
-                lines.push(warning.to_owned());
+            if !lines.contains(&warning) {
+                lines.push(warning);
             }
         }
         lines

@@ -4,7 +4,7 @@ use super::image::{CONFIG_OF_URL, Image, parts_path};
 use super::rerun;
 use super::web::{self, Includes};
 use crate::base::error::{Context, Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
@@ -72,11 +72,11 @@ pub fn consume(
     image: &Image,
     instance: &Instance,
     instance_data: &Value,
-    report: &mut Report,
+    report: &Problems,
     fetch: Fetch,
 ) -> (Merged, Consumed) {
     let empty = Map::new();
-    let mut documents = |what: &str, data: &Value| {
+    let documents = |what: &str, data: &Value| {
         vendor::documents(data, report).unwrap_or_else(|e| {
             report.warn(format_args!("{what}: {e}"));
             Vec::new()
@@ -107,7 +107,7 @@ pub fn consume(
             None
         }
     });
-    let mut found = Report::new();
+    let found = Problems::new();
     let mut included = |include: &Include<'_>| {
         if image.trust.includes() {
             fetch(include)
@@ -115,7 +115,7 @@ pub fn consume(
             Err(Error::new("the trust policy does not allow what is included"))
         }
     };
-    let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, &mut included, &mut found);
+    let mut consumed = config::consume(of_url_and_base.as_ref().unwrap_or(base), &sources, &mut included, &found);
     let awaits = awaits_metadata(instance, &consumed);
     // Missing variables are expected until then.
     if !awaits {
@@ -141,7 +141,7 @@ fn awaits_metadata(instance: &Instance, consumed: &Consumed) -> bool {
 }
 
 /// The cloud-config of a URL, as bytes and parsed. None if it has to wait for the network.
-fn config_of_url(url: &str, got: Result<Fetched>, report: &mut Report) -> Result<Option<(Vec<u8>, Map)>> {
+fn config_of_url(url: &str, got: Result<Fetched>, report: &Problems) -> Result<Option<(Vec<u8>, Map)>> {
     let Fetched::Content(content) = got? else { return Ok(None) };
     let header = Kind::CloudConfig.header();
     if !content.starts_with(header.as_bytes()) {
@@ -153,7 +153,7 @@ fn config_of_url(url: &str, got: Result<Fetched>, report: &mut Report) -> Result
 
 /// Reports schema errors and deprecated keys of the merged user-data, once in each boot as cloud-init does.
 /// Modules still use the valid keys. A build without the Cargo feature `schema` reports none of them.
-pub fn check(consumed: &Consumed, report: &mut Report) {
+pub fn check(consumed: &Consumed, report: &Problems) {
     if !cfg!(feature = "schema") {
         return;
     }
@@ -240,7 +240,7 @@ fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Severity;
+    use crate::base::problem::Severity;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::instance_data;
@@ -248,11 +248,11 @@ mod tests {
     use crate::root::Use;
     use crate::userdata::CloudConfig;
 
-    fn checked(text: &str) -> Report {
+    fn checked(text: &str) -> Problems {
         let Ok(Value::Map(config)) = yaml::parse("t", text) else { panic!("{text}") };
         let user = UserData { cloud_config: CloudConfig::from(config).into(), ..UserData::default() };
-        let mut report = Report::new();
-        check(&Consumed { user: Some(user), ..Consumed::default() }, &mut report);
+        let report = Problems::new();
+        check(&Consumed { user: Some(user), ..Consumed::default() }, &report);
         report
     }
 
@@ -274,10 +274,10 @@ mod tests {
             ("cloud-config-url=file:///opt/none", "url", false, 0),
         ] {
             let machine = Machine { cmdline: Cmdline::new(word), ..Machine::default() };
-            let mut report = Report::new();
-            let image = Image::read(&root, &machine, &mut report);
+            let report = Problems::new();
+            let image = Image::read(&root, &machine, &report);
             let mut fetch = |include: &Include<'_>| without_network(&root, include);
-            let (mut merged, _) = consume(&image, &instance, &Value::Null, &mut report, &mut fetch);
+            let (mut merged, _) = consume(&image, &instance, &Value::Null, &report, &mut fetch);
             merged.keep_config(&mut root).unwrap();
             assert_eq!(merged.config.get("a"), Some(&Value::from(a)), "{word}");
             assert_eq!(merged.config.get("b"), Some(&Value::from("user")), "{word}");
@@ -301,12 +301,12 @@ mod tests {
             let metadata = yaml::parse("t", metadata).unwrap();
             let user_data = Some(text.into_bytes().into());
             let instance = Instance { source: source.into(), metadata, user_data, ..Instance::default() };
-            let mut report = Report::new();
+            let report = Problems::new();
             let machine = Machine::default();
-            let image = Image::read(&root, &machine, &mut report);
+            let image = Image::read(&root, &machine, &report);
             let standard = instance_data::standard(&root, &machine, &image.distro, &instance, &image.config);
             let mut fetch = |include: &Include<'_>| without_network(&root, include);
-            let (merged, _) = consume(&image, &instance, &Value::Map(standard), &mut report, &mut fetch);
+            let (merged, _) = consume(&image, &instance, &Value::Map(standard), &report, &mut fetch);
             assert_eq!(merged.needs_network, waits, "{source} {header}");
             // The variable is undefined only for a source that never provides it.
             assert_eq!(report.is_empty(), source == "VMware", "{report:?}");
@@ -349,6 +349,6 @@ mod tests {
         assert!(!wrong.contains("s3cret"));
         let many = checked(&format!("{{users: [{}]}}", "{name: 1},".repeat(50)));
         assert_eq!(many.entries().len(), 1);
-        assert_eq!(many.entries()[0].text.matches("users.").count(), MAX_REPORTED);
+        assert_eq!(many.entries()[0].to_string().matches("users.").count(), MAX_REPORTED);
     }
 }

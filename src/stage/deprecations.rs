@@ -3,7 +3,7 @@
 use super::boot::Boot;
 use super::modules::Run;
 use super::{Options, local};
-use crate::base::report::Severity;
+use crate::base::problem::Severity;
 use crate::base::testing::TempDir;
 use crate::instance::{Instance, NetworkData};
 use crate::machine::Machine;
@@ -149,7 +149,7 @@ fn reported(file: &str, text: &str) -> Vec<String> {
     // It has nothing to do before the pivot.
     let growpart = module::find("growpart").unwrap();
     Run::new(&mut root, &mut boot, &instance).single(growpart, None, &[]);
-    boot.report.texts(Severity::Deprecated).iter().map(|text| (*text).to_owned()).collect()
+    boot.report.texts(Severity::Deprecated)
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn sources_report_what_is_deprecated() {
     ] {
         let network = network.map(|text| NetworkData::Eni(text.to_owned()));
         let instance = Instance { source: source.into(), network, ..Instance::default() };
-        let mut report = crate::base::report::Report::new();
-        (source::named(source).unwrap().deprecated)(&Machine::default(), &instance, &mut report);
+        let report = crate::base::problem::Problems::new();
+        (source::named(source).unwrap().deprecated)(&Machine::default(), &instance, &report);
         match (&report.texts(Severity::Deprecated)[..], expected) {
             ([], "") => {}
             ([text], expected) if !expected.is_empty() => assert!(text.starts_with(expected), "{text}"),

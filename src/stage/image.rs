@@ -3,7 +3,7 @@
 use super::Options;
 use super::trust::Gate;
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::instance::instance_data::{self, SENSITIVE_FILE};
 use crate::instance::{Instance, boot, state};
@@ -48,13 +48,7 @@ impl Files for InRoot<'_> {
 }
 
 /// The image's configuration: its files and the kernel command line, over the distribution's defaults.
-fn configuration(
-    root: &Root,
-    cmdline: &str,
-    distro: &Distro,
-    data: Option<&Value>,
-    report: &mut Report,
-) -> config::Base {
+fn configuration(root: &Root, cmdline: &str, distro: &Distro, data: Option<&Value>, report: &Problems) -> config::Base {
     let mut defaults = distro.default_config().as_map().cloned().unwrap_or_default();
     for (key, list) in module::default_lists().iter() {
         defaults.insert(key, list.clone());
@@ -88,12 +82,12 @@ pub struct Image {
 impl Image {
     /// Reads the image. `system_info: distro` names the distribution, or os-release if that does not.
     /// Errors in its configuration go into `report`.
-    pub fn read(root: &Root, machine: &Machine, report: &mut Report) -> Image {
+    pub fn read(root: &Root, machine: &Machine, report: &Problems) -> Image {
         Image::read_with(root, machine, None, report)
     }
 
     /// The same with the instance's data for templates; without, with that which this boot has left in /run.
-    fn read_with(root: &Root, machine: &Machine, data: Option<&Value>, report: &mut Report) -> Image {
+    fn read_with(root: &Root, machine: &Machine, data: Option<&Value>, report: &Problems) -> Image {
         let mut distro = root.distro();
         let trust = Gate::of(root, machine);
         // `cc:`
@@ -103,7 +97,7 @@ impl Image {
         if let Some(named) = named.filter(|named| !["unknown", distro.name].contains(&named.name)) {
             distro = named;
             // The defaults below the image's own values are the other distribution's. What is wrong was reported already.
-            base = configuration(root, cmdline, &distro, data, &mut Report::new());
+            base = configuration(root, cmdline, &distro, data, &Problems::new());
         }
         let (config, own) = (Value::Map(base.config), Value::Map(base.own));
         let (has_templates, digest) = (base.has_templates, format!("{:016x}", base.digest));
@@ -115,16 +109,13 @@ impl Image {
 
     /// The [`Image::digest`] of the image as it is now.
     pub fn digest_of(root: &Root, machine: &Machine) -> String {
-        Image::read(root, machine, &mut Report::new()).digest
+        Image::read(root, machine, &Problems::new()).digest
     }
 
     /// Reads the image again, as it is now, with the instance's data for templates. What is wrong and not in `report` yet is added.
-    pub fn read_again(&mut self, root: &Root, machine: &Machine, instance: &Instance, report: &mut Report) {
+    pub fn read_again(&mut self, root: &Root, machine: &Machine, instance: &Instance, report: &Problems) {
         let data = instance_data::standard(root, machine, &self.distro, instance, &self.config);
-        let mut found = Report::new();
-        let image = Image::read_with(root, machine, Some(&Value::Map(data)), &mut found);
-        let known: Vec<String> = report.entries().iter().map(|entry| entry.text.clone()).collect();
-        report.absorb_new(found, &known);
+        let image = Image::read_with(root, machine, Some(&Value::Map(data)), report);
         *self = Image { above: std::mem::take(&mut self.above), ..image };
     }
 
@@ -132,13 +123,13 @@ impl Image {
     /// ([`parts_path`]).
     pub fn merge_again(&self, root: &Root, instance: &Instance) -> Value {
         // What is wrong was reported when it was merged for the first time.
-        let report = &mut Report::new();
+        let report = &Problems::new();
         let empty = Map::new();
         let base = self.config.as_map().unwrap_or(&empty);
         let [user, vendor2, vendor] = ["", "vendor2-", "vendor-"].map(|prefix| {
             let path = parts_path(instance, prefix);
             let content = root.read(&path).ok().flatten().unwrap_or_default();
-            config::parse(&path, &content, None, &mut Report::new()).unwrap_or_default()
+            config::parse(&path, &content, None, &Problems::new()).unwrap_or_default()
         });
         let user = if config::allows_user_data(base) { user } else { Map::new() };
         let config = config::layers(base, instance.config.as_map().unwrap_or(&empty), [user, vendor2, vendor], report);
@@ -160,7 +151,7 @@ impl Image {
     }
 
     /// The merged configuration `config`, below the configuration files of the command line.
-    pub fn over(&self, config: Map, report: &mut Report) -> Map {
+    pub fn over(&self, config: Map, report: &Problems) -> Map {
         if self.above.is_empty() {
             return config;
         }
@@ -215,8 +206,8 @@ mod tests {
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, fifo, kind, 0o600.into(), 0).unwrap();
         let root = Root::open(&dir.0, Use::Plan).unwrap();
-        let mut report = Report::new();
-        let image = Image::read(&root, &Machine::read(&dir.0), &mut report);
+        let report = Problems::new();
+        let image = Image::read(&root, &Machine::read(&dir.0), &report);
         assert_eq!(image.config.get("disable_root"), Some(&Value::Bool(false)));
         let said: Vec<String> = report.entries().iter().map(ToString::to_string).collect();
         assert_eq!(said.iter().filter(|text| text.ends_with(".cfg is not a regular file")).count(), 2, "{said:?}");
@@ -237,8 +228,8 @@ mod tests {
             dir.write("etc/os-release", release);
             dir.write("etc/cloud/cloud.cfg", format!("a: [\n  1]\n{config}"));
             let root = Root::open(&dir.0, Use::Plan).unwrap();
-            let mut report = Report::new();
-            let image = Image::read(&root, &Machine::read(&dir.0), &mut report);
+            let report = Problems::new();
+            let image = Image::read(&root, &Machine::read(&dir.0), &report);
             assert_eq!(image.distro.name, name, "{release}{config}");
             // So are the defaults below the image's own values.
             let user = image.config.at(&["system_info", "default_user", "name"]).and_then(Value::as_str);

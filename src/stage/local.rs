@@ -15,7 +15,7 @@ use crate::base::deprecated;
 use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::logging;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
@@ -49,7 +49,7 @@ pub fn new_root(path: &Path, machine: &Machine) -> Ended {
 /// The same, with the root opened.
 fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let unfinished = root.unfinished();
-    let recovered = if unfinished.is_some() { Report::new() } else { recover_locked(&mut root, Stage::Local) };
+    let recovered = if unfinished.is_some() { Problems::new() } else { recover_locked(&mut root, Stage::Local) };
     if let Some(why) = disabled(&root, machine) {
         log::info!("nothing is provisioned: {why}");
         let problems = recovered.entries().iter().map(ToString::to_string).collect();
@@ -94,8 +94,8 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     }
     record(&mut root, &mut boot, &result);
     boot.report.keep(root.relabel_later());
-    commit(&mut root, &mut boot.report);
-    rescue(&status, &mut root, &mut boot.report);
+    commit(&mut root, &boot.report);
+    rescue(&status, &mut root, &boot.report);
     drop(writable);
     let mut problems = boot.errors_and_warnings();
     if !is_written {
@@ -113,7 +113,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
 fn start_units(root: &mut Root, boot: &mut Boot, units: &handover::Units, first: Option<Stage>, result: &Local) {
     // Of no interest in a boot without work. The module that sets it up reports what is wrong.
     let instance = result.provisioned().filter(|_| first.is_some()).map(|provisioned| &provisioned.instance);
-    let source = |instance| hotplug::source(root, boot.config_and_report().0, instance, &mut Report::new());
+    let source = |instance| hotplug::source(root, boot.config_and_report().0, instance, &Problems::new());
     let adds = instance.and_then(source).is_some();
     boot.report.keep(units.start(root, first, adds));
 }
@@ -127,14 +127,14 @@ pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<S
     let outside = ThisMachine::new();
     begin(&outside, Stage::Local.action());
     let mut boot = Boot::new(root, machine, options, &outside);
-    show_running(root, &mut boot.report, boot.start);
+    show_running(root, &boot.report, boot.start);
     let stage = start_event();
     let outcome = search(root, &mut boot);
     in_real_root(root, boot, outcome, stage)
 }
 
 /// Leaves in status.json that the stage runs: the search may take minutes, and the next stage looks whether this one was killed.
-fn show_running(root: &mut Root, report: &mut Report, start: f64) {
+fn show_running(root: &mut Root, report: &Problems, start: f64) {
     let mut status = Status::new();
     status.begin(Stage::Local, start);
     report.keep(status.save_in_run(root, false));
@@ -158,7 +158,7 @@ pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Opti
 /// stage. Returns the errors.
 pub fn another(root: &mut Root, machine: &Machine, options: &Options, instance: Instance) -> Vec<String> {
     let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let boot = Boot::new(root, machine, options, &outside);
     // Stages that had no work for the last instance may have some now.
     boot.report.keep(root.remove(run_dir::IDLE));
     // Not the stage's own name, which the initramfs has used: `analyze` would take that for the beginning of another boot.
@@ -199,7 +199,7 @@ fn with_network(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event)
     let (result, _) = provision_outcome(root, &mut boot, &mut status, outcome);
     let is_new = refresh::has_new_network(root);
     let (result, _writable) = write(root, &mut boot, result);
-    if is_new && let Some(renderer) = network::renderer(root, &boot.image, &mut boot.report) {
+    if is_new && let Some(renderer) = network::renderer(root, &boot.image, &boot.report) {
         boot.report.keep(refresh::reload(root, renderer));
     }
     end_in_real_root(root, boot, status, result, stage)
@@ -215,8 +215,8 @@ fn end_in_real_root(root: &mut Root, mut boot: Boot, mut status: Status, result:
         boot.report.keep(status.save_in_run(root, false));
     }
     record(root, &mut boot, &result);
-    commit(root, &mut boot.report);
-    rescue(&status, root, &mut boot.report);
+    commit(root, &boot.report);
+    rescue(&status, root, &boot.report);
     boot.errors()
 }
 
@@ -283,15 +283,14 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             (instance, origin, summary)
         }
     };
-    let verdict =
-        trust::check(&boot.image.trust, root, boot.machine, &mut instance, origin.is_read(), &mut boot.report);
+    let verdict = trust::check(&boot.image.trust, root, boot.machine, &mut instance, origin.is_read(), &boot.report);
     if verdict.stop.is_some() && !root.is_live() {
         boot.log();
         return (LocalResult::Nothing, verdict.stop);
     }
     status.set_datasource(&state::description(&instance));
     let is_complete = provision::provision(root, boot, &instance, origin.is_read()) && origin != Origin::Borrowed;
-    network::rename_links(root, boot.machine, &mut boot.report);
+    network::rename_links(root, boot.machine, &boot.report);
     boot.log();
     (LocalResult::Provisioned(origin, Provisioned { instance, summary, is_complete, has_changes: true }), None)
 }
@@ -312,7 +311,7 @@ fn write(root: &mut Root, boot: &mut Boot, result: Local) -> (Local, Option<Writ
     let writable = boot.report.keep(root.make_writable()).flatten();
     boot.report.keep(network::divert(root));
     boot.report.keep(credentials::leave(root));
-    commit(root, &mut boot.report);
+    commit(root, &boot.report);
     (if root.is_unwritten() { result.unwritten() } else { result }, writable)
 }
 
@@ -357,7 +356,7 @@ fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
         boot.report.deprecated(deprecated::CMDLINE_NAME.about(name.split(';').next().unwrap_or_default()));
     }
     if let Some(source) = source::named(&instance.source) {
-        (source.deprecated)(boot.machine, instance, &mut boot.report);
+        (source.deprecated)(boot.machine, instance, &boot.report);
     }
     for problem in &instance.problems {
         boot.report.warn(format_args!("{place}: {problem}"));
@@ -382,7 +381,7 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
     if !root.changes().is_empty() {
         check_writable(path)?;
     }
-    commit(&mut root, &mut boot.report);
+    commit(&mut root, &boot.report);
     Ok(boot.errors())
 }
 
@@ -391,7 +390,7 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// The seed cannot be read.
 pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance> {
-    let found = source::read_seed(boot.machine, root, &boot.image.config, seed, &mut boot.report);
+    let found = source::read_seed(boot.machine, root, &boot.image.config, seed, &boot.report);
     boot.log();
     let Found { mut instance, place } = found?;
     source::describe(&mut instance);
@@ -417,14 +416,14 @@ mod tests {
     fn sees_running_stage_and_killed_one_failed() {
         let dir = TempDir::new("running");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        show_running(&mut root, &mut Report::new(), 1.5);
+        show_running(&mut root, &Problems::new(), 1.5);
         let text = std::fs::read_to_string(dir.0.join("run/cloud-init/status.json")).unwrap();
         assert!(text.contains("\"stage\": \"init-local\"") && text.contains("\"start\": 1.5"), "{text}");
         let mut status = Status::load(&root);
         status.note_killed(Stage::Network);
         assert_eq!(status.errors_of(Stage::Local), ["the stage init-local was killed before its end"]);
         // Its end takes the place of that file.
-        status.end(Stage::Local, &Report::new());
+        status.end(Stage::Local, &Problems::new());
         status.save(&mut root).unwrap();
         assert_eq!(root.commit(), []);
         assert_eq!(Status::load(&root), status);

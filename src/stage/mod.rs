@@ -39,7 +39,7 @@ use crate::base::clock;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::logging::{self, Message};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::signal;
 use crate::base::thread;
 use crate::document::{Map, Value};
@@ -140,7 +140,7 @@ fn welcome(action: &str) -> String {
 const LOG_MODE: u32 = 0o640;
 
 /// Makes status.json readable in /run where the disk could not be written.
-fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
+fn rescue(status: &Status, root: &mut Root, report: &Problems) {
     if report.keep(status.rescue(root)) == Some(true) {
         commit(root, report);
     }
@@ -148,8 +148,8 @@ fn rescue(status: &Status, root: &mut Root, report: &mut Report) {
 
 /// Carries out the changes that an earlier run left. Called before anything is read; failures are errors of
 /// the report.
-fn recover(root: &mut Root) -> Report {
-    let mut report = Report::new();
+fn recover(root: &mut Root) -> Problems {
+    let report = Problems::new();
     for error in root.recover() {
         log::error!("{error}");
         report.error(error);
@@ -159,10 +159,10 @@ fn recover(root: &mut Root) -> Report {
 
 /// [`recover`], once no other run of the stage is left. The local and the network stage share a lock: one plans on what the other has
 /// done.
-fn recover_locked(root: &mut Root, stage: Stage) -> Report {
+fn recover_locked(root: &mut Root, stage: Stage) -> Problems {
     let of = if stage == Stage::Local { Stage::Network } else { stage };
     let locked = root.lock_stage(of.name());
-    let mut report = recover(root);
+    let report = recover(root);
     if let Err(e) = locked {
         report.warn(e);
     }
@@ -170,7 +170,7 @@ fn recover_locked(root: &mut Root, stage: Stage) -> Report {
 }
 
 /// Writes the changes so far; failures are errors of the report.
-fn commit(root: &mut Root, report: &mut Report) {
+fn commit(root: &mut Root, report: &Problems) {
     root.commit().iter().for_each(|e| report.error(e));
 }
 

@@ -2,7 +2,7 @@
 
 use super::image::Image;
 use crate::base::error::{Context, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::detect::CLOUD_CFG;
 use crate::document::{Value, json};
 use crate::instance::{Instance, NetworkData, state};
@@ -40,7 +40,7 @@ pub fn apply(
     machine: &Machine,
     image: &Image,
     instance: &Instance,
-    report: &mut Report,
+    report: &Problems,
 ) -> Result<Option<Written>> {
     if root.exists(UPGRADED) {
         return Ok(None);
@@ -127,7 +127,7 @@ fn given(
     image: &Image,
     instance: &Instance,
     nics: &Nics,
-    report: &mut Report,
+    report: &Problems,
 ) -> Option<Input> {
     match origin {
         Origin::Cmdline => {
@@ -166,11 +166,11 @@ fn target(root: &Root, image: &Image) -> Target {
 }
 
 /// The stack that network files are written for; None if the root has no supported one.
-pub fn renderer(root: &Root, image: &Image, report: &mut Report) -> Option<&'static Renderer> {
+pub fn renderer(root: &Root, image: &Image, report: &Problems) -> Option<&'static Renderer> {
     choose(root, image, &target(root, image), report).ok()
 }
 
-fn choose(root: &Root, image: &Image, target: &Target, report: &mut Report) -> Result<&'static Renderer> {
+fn choose(root: &Root, image: &Image, target: &Target, report: &Problems) -> Result<&'static Renderer> {
     let configured = image.config.at(&["system_info", "network", "renderers"]).and_then(Value::as_list);
     let configured: Option<Vec<String>> = configured.map(|l| l.iter().filter_map(Value::text).collect());
     // A distribution's preference is in the cloud.cfg that it comes with; an image's own without one has cloud-init's order.
@@ -179,7 +179,7 @@ fn choose(root: &Root, image: &Image, target: &Target, report: &mut Report) -> R
     render::choose(&|path| root.exists(path), target, configured.as_deref(), report)
 }
 
-fn write(root: &mut Root, image: &Image, network: &Network, report: &mut Report) -> Result<&'static Renderer> {
+fn write(root: &mut Root, image: &Image, network: &Network, report: &Problems) -> Result<&'static Renderer> {
     let target = target(root, image);
     let renderer = choose(root, image, &target, report)?;
     let files = renderer.files(network, &target, report);
@@ -205,7 +205,7 @@ pub fn put(root: &mut Root, File { path, content, mode, owner, merge }: File) ->
 /// Renames this machine's links according to the files in the root: those written in this boot, or those of an
 /// earlier boot for the same instance. udev would do it after the pivot, but not if links swap names, and
 /// not every system has udev.
-pub fn rename_links(root: &Root, machine: &Machine, report: &mut Report) {
+pub fn rename_links(root: &Root, machine: &Machine, report: &Problems) {
     let mut named: Vec<DeviceName> = Vec::new();
     // Several renderers write the same files.
     let mut seen = BTreeSet::new();
@@ -300,9 +300,9 @@ mod tests {
             "networks": [{"link": "a", "type": "ipv4_dhcp"}, {"link": "b", "type": "ipv4_dhcp"}]}"#;
         let network = Some(NetworkData::Openstack(json::parse("t", data.as_bytes()).unwrap()));
         let instance = Instance { source: "OpenStack".into(), network, ..Instance::default() };
-        let mut report = Report::new();
-        let image = Image::read(&root, &machine, &mut report);
-        apply(&mut root, &machine, &image, &instance, &mut report).unwrap();
+        let report = Problems::new();
+        let image = Image::read(&root, &machine, &report);
+        apply(&mut root, &machine, &image, &instance, &report).unwrap();
         let text = root.text("/etc/netplan/50-cloud-init.yaml");
         let ethernets = yaml::parse("t", &text).unwrap().at(&["network", "ethernets"]).cloned().unwrap();
         assert_eq!(
@@ -325,9 +325,9 @@ mod tests {
         ] {
             cloud_cfg.into_iter().for_each(|text| dir.write("etc/cloud/cloud.cfg", text));
             let root = Root::open(&dir.0, Use::Plan).unwrap();
-            let mut report = Report::new();
-            let image = Image::read(&root, &Machine::read(&dir.0), &mut report);
-            assert_eq!(renderer(&root, &image, &mut report).map(|r| r.name), Some(name), "{report:?}");
+            let report = Problems::new();
+            let image = Image::read(&root, &Machine::read(&dir.0), &report);
+            assert_eq!(renderer(&root, &image, &report).map(|r| r.name), Some(name), "{report:?}");
         }
     }
 
@@ -357,12 +357,12 @@ mod tests {
         let dir = TempDir::new("network-merged");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.write("/etc/os-release", "ID=rhel\n", Attr::root(0o644)).unwrap();
-        let image = Image::read(&root, &Machine::read(&dir.0), &mut Report::new());
+        let image = Image::read(&root, &Machine::read(&dir.0), &Problems::new());
         let document = yaml::parse(
             "t",
             "{version: 1, config: [{type: physical, name: e, subnets: [{type: dhcp}]}, {type: nameserver, address: 9.9.9.9}]}",
         );
-        let network = Input::config(document.unwrap()).read("t", &Macs::default(), &mut Report::new()).unwrap();
+        let network = Input::config(document.unwrap()).read("t", &Macs::default(), &Problems::new()).unwrap();
         for program in ["ifup", "ifdown"] {
             root.write(&format!("/usr/sbin/{program}"), "", Attr::root(0o755)).unwrap();
         }
@@ -370,7 +370,7 @@ mod tests {
         root.write("/etc/sysconfig/network", "NETWORKING=no\nNOZEROCONF=yes\n", Attr::root(0o644)).unwrap();
         // There is nothing in /run yet.
         root.symlink("/etc/resolv.conf", "../run/NetworkManager/resolv.conf").unwrap();
-        write(&mut root, &image, &network, &mut Report::new()).unwrap();
+        write(&mut root, &image, &network, &Problems::new()).unwrap();
         assert!(root.text("/run/NetworkManager/resolv.conf").ends_with("\nnameserver 9.9.9.9\n"));
         assert!(root.text("/etc/sysconfig/network").ends_with("\nNETWORKING=yes\nNOZEROCONF=yes\n"));
     }

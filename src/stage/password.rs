@@ -136,7 +136,7 @@ mod tests {
             boot.config = Some(yaml::parse("t", config).unwrap().into());
             let before = boot.config.clone();
             let set = given.and_then(|given| set(&mut root, &mut boot, &instance, given));
-            assert_eq!((boot.config, boot.report.has(crate::base::report::Severity::Warning)), (before, false));
+            assert_eq!((boot.config, boot.report.has(crate::base::problem::Severity::Warning)), (before, false));
             let shadow = root.text("/etc/shadow");
             let of = |user: &str| {
                 let line = shadow.lines().find(|l| l.starts_with(user)).unwrap();

@@ -5,7 +5,7 @@ use super::boot::Boot;
 use super::modules::{self, Half, Run};
 use super::{config, network, part_handlers, refresh, rerun};
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, instance_data, state};
@@ -31,21 +31,21 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     // The files that identify the instance come last, and only if everything else could be written.
     boot.retried = new && root.exists(&state::class_file(instance));
     if boot.image.has_templates {
-        boot.image.read_again(root, boot.machine, instance, &mut boot.report);
+        boot.image.read_again(root, boot.machine, instance, &boot.report);
     }
     boot.report.keep(modules::store(root, instance));
     if new {
         network(root, boot, instance);
     }
-    source_files(root, instance, &mut boot.report);
+    source_files(root, instance, &boot.report);
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
-    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &mut boot.report, &mut |include| {
+    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &boot.report, &mut |include| {
         config::without_network(root, include)
     });
     boot.report.keep(merged.keep_config(root));
     if !merged.needs_network {
-        config::check(&consumed, &mut boot.report);
+        config::check(&consumed, &boot.report);
         boot.report.keep(config::write_parts(root, instance, &consumed, read));
     }
     boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, merged.config.clone()));
@@ -81,7 +81,7 @@ fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result
 
 /// Writes the network files.
 fn network(root: &mut Root, boot: &mut Boot, instance: &Instance) {
-    let applied = network::apply(root, boot.machine, &boot.image, instance, &mut boot.report);
+    let applied = network::apply(root, boot.machine, &boot.image, instance, &boot.report);
     boot.report.keep(applied.and_then(|applied| network::write_json(root, instance, applied)));
 }
 
@@ -111,13 +111,13 @@ pub fn modules(root: &mut Root, boot: &mut Boot, instance: &Instance) {
 
 /// Writes the files that the source itself brings (a config drive's `files`), 0660 as in cloud-init unless
 /// only root may read them, and removes those that it supersedes. Once for each instance.
-fn source_files(root: &mut Root, instance: &Instance, report: &mut Report) {
+fn source_files(root: &mut Root, instance: &Instance, report: &Problems) {
     let Instance { files, private_files, stale_files, .. } = instance;
     let has_none = files.is_empty() && private_files.is_empty() && stale_files.is_empty();
     if has_none || state::is_done(root, instance, FILES_DONE, Frequency::Instance) {
         return;
     }
-    let mut keep = |result: Result<()>| {
+    let keep = |result: Result<()>| {
         if let Err(e) = result {
             report.warn(format_args!("the datasource's files: {e}"));
         }
@@ -150,7 +150,7 @@ pub fn has_later_files(root: &Root, instance: &Instance) -> bool {
 }
 
 /// Writes the source's own files that waited for the running system.
-pub fn later_files(root: &mut Root, instance: &Instance, report: &mut Report) {
+pub fn later_files(root: &mut Root, instance: &Instance, report: &Problems) {
     if !has_later_files(root, instance) {
         return;
     }
@@ -225,19 +225,19 @@ mod tests {
             stale_files: vec!["/etc/stale".into()],
             ..Instance::default()
         };
-        let mut report = Report::new();
-        source_files(&mut root, &instance, &mut report);
+        let report = Problems::new();
+        source_files(&mut root, &instance, &report);
         let modes =
             ["/etc/own", "/var/lib/agent", "/var/lib/agent/secret"].map(|path| root.stat(path).unwrap().attr.mode);
         assert_eq!(modes, [0o660, 0o700, 0o600]);
         assert!(!root.exists("/etc/stale") && !root.exists("/tmp/own"));
         root.remove("/etc/own").unwrap();
-        source_files(&mut root, &instance, &mut report);
+        source_files(&mut root, &instance, &report);
         assert!(!root.exists("/etc/own"));
         // In the running system.
         assert!(has_later_files(&root, &instance));
         for _ in 0..2 {
-            later_files(&mut root, &instance, &mut report);
+            later_files(&mut root, &instance, &report);
             assert!(!has_later_files(&root, &instance));
             assert_eq!((root.text("/tmp/own").as_str(), root.exists("/etc/own")), ("a", false));
         }

@@ -16,7 +16,7 @@ use super::{
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
 use crate::base::logging;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Value, json};
 use crate::instance::instance_data::{self, COMBINED_FILE};
 use crate::instance::status::{self, Status};
@@ -44,7 +44,7 @@ pub fn run(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) 
 /// stage. Returns the errors.
 fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
     let bound = root.bind_state();
-    let mut report = recover_locked(root, Stage::Local);
+    let report = recover_locked(root, Stage::Local);
     report.keep(bound);
     let provisioned = if LocalStage::result(root).is_none_or(|result| result.is_left_to_real_root()) {
         Some(local_stage::real_root(root, machine, options))
@@ -57,18 +57,18 @@ fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
         None => drop(report.keep(log_of_initramfs(root))),
     }
     if is_due {
-        before_services(root, machine, options, &mut report);
+        before_services(root, machine, options, &report);
     }
     report.keep(append_log(root, &logging::take()));
     report.keep(Status::restore(root));
-    commit(root, &mut report);
-    rescue(&Status::load(root), root, &mut report);
+    commit(root, &report);
+    rescue(&Status::load(root), root, &report);
     report.errors()
 }
 
 /// Runs the network stage's modules that grow the root and set up disks early, before the first service needs the space. Their
 /// errors belong to this stage in status.json.
-fn before_services(root: &mut Root, machine: &Machine, options: &Options, report: &mut Report) {
+fn before_services(root: &mut Root, machine: &Machine, options: &Options, report: &Problems) {
     let Some(instance) = options.instance(root) else { return };
     let outside = ThisMachine::new();
     let mut boot = Boot::new(root, machine, options, &outside);
@@ -102,7 +102,7 @@ fn log_of_initramfs(root: &mut Root) -> Result<()> {
 /// One of the stages that have modules. Returns the errors.
 fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) -> Vec<String> {
     let start = status::uptime();
-    let mut recovered = recover_locked(root, stage);
+    let recovered = recover_locked(root, stage);
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
         recovered.keep(root.forget_unlabelled());
@@ -124,10 +124,10 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     status.begin(stage, start);
     let Some(mut instance) = options.instance(root) else {
         log::info!("there is no instance: nothing to do in the stage {}", stage.status_name());
-        let mut report = recovered;
+        let report = recovered;
         status.end(stage, &report);
         report.keep(status.save_in_run(root, stage == Stage::Final));
-        commit(root, &mut report);
+        commit(root, &report);
         return report.errors();
     };
     let outside = ThisMachine::new();
@@ -136,8 +136,8 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     // Not yet done if the real root's local stage was skipped.
     boot.report.keep(log_of_initramfs(root));
     boot.report.keep(status.save(root));
-    commit(root, &mut boot.report);
-    rescue(&status, root, &mut boot.report);
+    commit(root, &boot.report);
+    rescue(&status, root, &boot.report);
     let (label, what) = stage.event();
     let event = Event::start(label, what);
     boot.config = combined(root, &mut boot);
@@ -159,7 +159,7 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
         boot.log();
     }
     let (instance, passwords) = work(root, &mut boot, instance, is_changed, stage, &status.recoverable());
-    commit(root, &mut boot.report);
+    commit(root, &boot.report);
     if stage == Stage::Network {
         feedback::provisioned(root, &mut boot, &instance, &status, passwords);
     }
@@ -185,8 +185,8 @@ fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance,
         boot.report.keep(status.save_result(root));
     }
     boot.report.keep(append_log(root, &[messages, logging::take()].concat()));
-    commit(root, &mut boot.report);
-    rescue(&status, root, &mut boot.report);
+    commit(root, &boot.report);
+    rescue(&status, root, &boot.report);
     if stage == Stage::Final && root.is_live() && Run::new(root, &mut boot, instance).has_background() {
         let started = start_background(root);
         boot.report.keep(started);
@@ -195,7 +195,7 @@ fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance,
     let late = logging::take();
     if !late.is_empty() {
         boot.report.keep(append_log(root, &late));
-        commit(root, &mut boot.report);
+        commit(root, &boot.report);
     }
     let mut errors = boot.errors();
     for error in failed_before {
@@ -228,7 +228,7 @@ pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<
     feedback::host_keys(root, &mut boot, &instance);
     boot.log();
     boot.report.keep(append_log(root, &logging::take()));
-    commit(root, &mut boot.report);
+    commit(root, &boot.report);
     boot.errors()
 }
 
@@ -264,7 +264,7 @@ fn work(
     let mut before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
     let base = boot.image.digest.clone();
     if stage == Stage::Network {
-        provision::later_files(root, &instance, &mut boot.report);
+        provision::later_files(root, &instance, &boot.report);
         provision::boothooks(root, boot, &instance);
         if boot.follow_image(root, &instance, stage) {
             before.has_other_configuration = true;
@@ -308,13 +308,13 @@ fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage:
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard);
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
-    let (merged, _) = config::consume(&boot.image, instance, &variables, &mut Report::new(), &mut fetch);
+    let (merged, _) = config::consume(&boot.image, instance, &variables, &Problems::new(), &mut fetch);
     if stage == Stage::Network && (merged.needs_network || (metadata.waits)(root, instance)) {
         Run::new(root, boot, instance).await_network();
     }
     let mut complete = instance.clone();
     let of = if root.is_live() { MetadataOf::ThisSystem } else { MetadataOf::NoSystem };
-    (metadata.add)(of, &mut complete, &mut boot.report);
+    (metadata.add)(of, &mut complete, &boot.report);
     (Cow::Owned(complete), merged.needs_network)
 }
 
@@ -331,7 +331,7 @@ struct Reason {
 fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, reason: Reason, known: &[String]) {
     let Reason { mut remote, changed } = reason;
     if boot.image.has_templates {
-        boot.image.read_again(root, boot.machine, instance, &mut boot.report);
+        boot.image.read_again(root, boot.machine, instance, &boot.report);
     }
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
@@ -344,8 +344,8 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
         }
         fetched => Ok(fetched),
     };
-    let mut found = Report::new();
-    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &mut found, &mut fetch);
+    let found = Problems::new();
+    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &found, &mut fetch);
     // Without what the local stage reported already.
     boot.report.absorb_new(found, known);
     if stage == Stage::Network {
@@ -361,7 +361,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
         part_handlers::run(root, boot, instance, &consumed);
         let is_due = remote || changed;
         if is_due {
-            config::check(&consumed, &mut boot.report);
+            config::check(&consumed, &boot.report);
         }
         if is_due || has_metadata {
             let config = boot.config.clone().unwrap_or_default();
@@ -387,7 +387,7 @@ pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
     let standard =
         Value::Map(instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config));
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
-    boot.config = Some(config::consume(&boot.image, instance, &standard, &mut boot.report, &mut fetch).0.config);
+    boot.config = Some(config::consume(&boot.image, instance, &standard, &boot.report, &mut fetch).0.config);
 }
 
 /// Merges the configuration again if the image's has changed since, as each stage of cloud-init does: user-data may write files of
@@ -410,7 +410,7 @@ fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
     match json::parse(&path, &bytes) {
         Ok(Value::Map(mut config)) => {
             instance_data::remove_added(&mut config);
-            Some(Value::Map(boot.image.over(config, &mut boot.report)).into())
+            Some(Value::Map(boot.image.over(config, &boot.report)).into())
         }
         Ok(other) => Some(other.into()),
         Err(e) => {
@@ -514,8 +514,7 @@ mod tests {
         let config = format!("{}/combined-cloud-config.json", state::RUN_DIR);
         root.write(&config, r#"{"cloud_init_modules": []}"#, Attr::root(0o600)).unwrap();
         let options = Options { force: true, ..Options::default() };
-        let messages =
-            logging::capture(|| before_services(&mut root, &Machine::default(), &options, &mut Report::new()));
+        let messages = logging::capture(|| before_services(&mut root, &Machine::default(), &options, &Problems::new()));
         let events: Vec<&str> = messages.iter().map(|m| m.text.as_str()).filter(|t| t.contains("growing")).collect();
         assert_eq!(
             events,

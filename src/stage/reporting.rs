@@ -10,7 +10,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::event::{FINISH, START};
 use crate::base::logging::Message;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::instance::status;
 use crate::link::http::oauth::OAuth;
@@ -116,7 +116,7 @@ pub fn send(root: &Root, boot: &mut Boot, messages: &[Message], local_failed: Op
     for (name, section) in webhooks {
         let settings = Settings { redirects: Redirects::SameOrigin, image: Some(root.path().to_owned()) };
         let sent = Client::system(&settings, deadline.at_most(LIMIT))
-            .and_then(|client| send_to(&client, &section, &events, &mut boot.report));
+            .and_then(|client| send_to(&client, &section, &events, &boot.report));
         if let Err(e) = sent {
             boot.report.warn(format_args!("reporting.{name}: {e}"));
         }
@@ -160,7 +160,7 @@ fn local_stage(stage: Option<LocalStage>, failed: bool) -> Vec<Event> {
 ///
 /// # Errors
 /// The section is wrong, or too many reports failed in a row.
-fn send_to(client: &Client, section: &Value, events: &[Event], report: &mut Report) -> Result<()> {
+fn send_to(client: &Client, section: &Value, events: &[Event], report: &Problems) -> Result<()> {
     let Some(endpoint) = section.get("endpoint").and_then(Value::as_str).filter(|e| !e.is_empty()) else {
         return Err(Error::new("endpoint: it is needed: nothing is reported"));
     };
@@ -253,8 +253,8 @@ mod tests {
             .iter()
             .filter_map(|text| Event::of(&message(text)))
             .collect();
-        let mut report = Report::new();
-        let error = send_to(&client, &yaml::parse("t", section).unwrap(), &events, &mut report).err();
+        let report = Problems::new();
+        let error = send_to(&client, &yaml::parse("t", section).unwrap(), &events, &report).err();
         let headers = script.sent().iter().map(|s| s.headers.len()).collect();
         (report.entries().len(), error.map(|e| e.to_string()), headers)
     }

@@ -9,7 +9,7 @@ use super::modules::{Demand, Run, Work};
 use super::rerun::{has_boothooks, has_early_commands};
 use super::{provision, refresh, reporting};
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::instance::status::{Status, uptime};
 use crate::instance::{Instance, state};
 use crate::module::{BeforeServices, Module};
@@ -211,7 +211,7 @@ impl<'a, 'b> Schedule<'a, 'b> {
         self.root.write(&format!("{IDLE}/{}", stage.status_name()), marks, Attr::root(0o600))?;
         if stage != Stage::Local {
             status.begin(stage, uptime());
-            status.end(stage, &Report::new());
+            status.end(stage, &Problems::new());
         }
         Ok(())
     }

@@ -484,7 +484,7 @@ fn reason(search: &Search, drives: &mut Drives, unread: &[String], due: bool) ->
 }
 
 fn without_notes(search: &Search, unread: &[String], due: bool) -> String {
-    match search.problems() {
+    match &*search.problems() {
         [] if !unread.is_empty() => {
             format!(
                 "no datasource: this machine's is {}, which this build of prepivot leaves out",

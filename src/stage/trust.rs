@@ -3,7 +3,7 @@
 
 use crate::base::clock::since_1970;
 use crate::base::error::{Context, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::root::run_dir::{self, Measured, Record};
@@ -91,7 +91,7 @@ pub fn check(
     machine: &Machine,
     instance: &mut Instance,
     is_fresh: bool,
-    report: &mut Report,
+    report: &Problems,
 ) -> Verdict {
     let is_used = |policy: &&Policy| policy.problem.is_some() || !none::SOURCE.is_named(&instance.source);
     let Some(policy) = gate.0.as_deref().filter(|_| cfg!(feature = "trust")).filter(is_used) else {
@@ -118,7 +118,7 @@ pub fn check(
         Failure::Emergency => Some(Stop::Emergency),
         Failure::PowerOff => Some(Stop::PowerOff),
     };
-    let mut keep = |result: Result<()>| {
+    let keep = |result: Result<()>| {
         report.keep(result);
     };
     if stop.is_none() {
@@ -138,7 +138,7 @@ pub fn check(
 }
 
 /// Measures what this boot has not measured yet.
-fn measure(policy: &Policy, machine: &Machine, instance: &Instance, report: &mut Report) -> Result<()> {
+fn measure(policy: &Policy, machine: &Machine, instance: &Instance, report: &Problems) -> Result<()> {
     let record = machine.base.join(Measured::PATH.trim_start_matches('/'));
     let mut measured = Measured::load(&record);
     let (source, plan) = (&instance.source, &policy.plan);
@@ -166,7 +166,7 @@ fn measure(policy: &Policy, machine: &Machine, instance: &Instance, report: &mut
 }
 
 /// A log that cannot be written is no reason to refuse what was measured.
-fn told<T>(result: Result<T>, report: &mut Report) -> Option<T> {
+fn told<T>(result: Result<T>, report: &Problems) -> Option<T> {
     result.map_err(|e| report.warn(format_args!("the log of measurements: {e}"))).ok()
 }
 
@@ -214,8 +214,8 @@ mod tests {
     /// The check of an instance in the initramfs, and its errors and warnings.
     fn judge(dir: &TempDir, instance: &mut Instance, is_fresh: bool) -> (Verdict, Vec<String>) {
         let (machine, mut root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
-        let (gate, mut report) = (Gate::of(&root, &machine), Report::new());
-        let verdict = check(&gate, &mut root, &machine, instance, is_fresh, &mut report);
+        let (gate, report) = (Gate::of(&root, &machine), Problems::new());
+        let verdict = check(&gate, &mut root, &machine, instance, is_fresh, &report);
         assert_eq!(root.commit(), []);
         (verdict, report.entries().iter().map(ToString::to_string).collect())
     }
@@ -237,7 +237,7 @@ mod tests {
         let plan = crate::trust::measure::Plan::default();
         let (machine, root) = (Machine::default(), Root::open(&dir.0, Use::Plan).unwrap());
         let seed = dir.0.join(SEED);
-        let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, &mut Report::new()).unwrap().instance;
+        let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, &Problems::new()).unwrap().instance;
         let events: Vec<Event> = documents(&seeded).iter().filter_map(|d| plan.scheme.event(d)).collect();
         assert_eq!(events.iter().map(|event| event.digest(Algorithm::Sha384)).collect::<Vec<_>>(), measured);
         assert_eq!(predict(&events, Algorithm::Sha384).len(), 48);
@@ -357,7 +357,7 @@ mod tests {
         for (policy, allowed) in [("", false), ("include = use\ncommand-line = use\n", true)] {
             dir.write("etc/prepivot/trust.conf", format!("user-data = use\nmetadata = use\n{policy}"));
             let root = Root::open_new(&dir.0);
-            let image = Image::read(&root, &machine, &mut Report::new());
+            let image = Image::read(&root, &machine, &Problems::new());
             assert_eq!((image.own.get("runcmd").is_some(), image.config_url.is_some()), (allowed, allowed));
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             boot.image.config_url = None;
@@ -366,7 +366,7 @@ mod tests {
                 |include: &crate::userdata::Include<'_>| crate::stage::config::without_network(&root, include);
             let variables = Value::Null;
             let (merged, _) =
-                crate::stage::config::consume(&boot.image, &instance, &variables, &mut boot.report, &mut fetch);
+                crate::stage::config::consume(&boot.image, &instance, &variables, &boot.report, &mut fetch);
             assert_eq!(merged.config.get("hostname").is_some(), allowed, "{:?}", boot.errors_and_warnings());
         }
     }

@@ -4,7 +4,7 @@
 use super::accounts::User;
 use super::sshd_config;
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::root::{Attr, Kind, Root};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -133,7 +133,7 @@ pub fn add(
     user: &User,
     keys: &[String],
     options: Option<&str>,
-    report: &mut Report,
+    report: &Problems,
 ) -> Result<()> {
     let options = options.filter(|o| !o.is_empty());
     if options.is_some_and(|o| o.chars().any(char::is_control)) {
@@ -232,7 +232,7 @@ fn candidates(rules: &Rules, user: &User) -> Vec<String> {
 
 /// The file for a user's keys, with its folders created: the first of AuthorizedKeysFile that sshd would
 /// read, else the default.
-fn file(root: &mut Root, rules: &Rules, user: &User, report: &mut Report) -> Result<String> {
+fn file(root: &mut Root, rules: &Rules, user: &User, report: &Problems) -> Result<String> {
     for path in candidates(rules, user) {
         match check(root, user, &path, rules.strict) {
             Ok(()) => return make(root, user, path),
@@ -333,7 +333,7 @@ mod tests {
         (dir, root, user)
     }
 
-    fn add_to(root: &mut Root, user: &User, keys: &[String], options: Option<&str>, report: &mut Report) -> Result<()> {
+    fn add_to(root: &mut Root, user: &User, keys: &[String], options: Option<&str>, report: &Problems) -> Result<()> {
         let rules = Rules::of(root);
         add(root, &rules, user, keys, options, report)
     }
@@ -343,13 +343,13 @@ mod tests {
         let (_dir, mut root, user) = start("");
         let keys = vec![A.to_owned(), format!("{B}\n{A}\n# c\nnonsense\n")];
         for _ in 0..2 {
-            add_to(&mut root, &user, &keys, None, &mut Report::new()).unwrap();
+            add_to(&mut root, &user, &keys, None, &Problems::new()).unwrap();
         }
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\n{B}\n"));
         assert_eq!(root.stat("/home/u/.ssh").unwrap().attr, Attr::owned(0o700, user.ids));
         assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr, Attr::owned(0o600, user.ids));
         assert_eq!(list(&root, &Rules::of(&root), &user).1.len(), 2);
-        add_to(&mut root, &user, &[B.to_owned()], Some("no-pty"), &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[B.to_owned()], Some("no-pty"), &Problems::new()).unwrap();
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), format!("{A}\nno-pty ssh-rsa AAAAb two words\n"));
     }
 
@@ -360,7 +360,7 @@ mod tests {
         root.write("/home/u/.ssh/authorized_keys", format!("{A}\n{}\n", from("b")), Attr::owned(0o600, user.ids))
             .unwrap();
         for _ in 0..2 {
-            add_to(&mut root, &user, &[from("a"), from("b"), from("c"), from("a")], None, &mut Report::new()).unwrap();
+            add_to(&mut root, &user, &[from("a"), from("b"), from("c"), from("a")], None, &Problems::new()).unwrap();
             let lines = [from("a"), from("b"), from("c")].map(|line| line + "\n").concat();
             assert_eq!(root.text("/home/u/.ssh/authorized_keys"), lines);
         }
@@ -374,7 +374,7 @@ mod tests {
         root.write("/home/u/.ssh/authorized_keys", "ssh-rsa AAAA x\n".repeat(20_000), Attr::owned(0o600, user.ids))
             .unwrap();
         let before = crate::base::testing::cpu_time();
-        add_to(&mut root, &user, std::slice::from_ref(&lines), None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, std::slice::from_ref(&lines), None, &Problems::new()).unwrap();
         assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(5));
         assert_eq!(root.text("/home/u/.ssh/authorized_keys"), lines);
     }
@@ -390,7 +390,7 @@ mod tests {
         let (_dir, mut root, user) = start("");
         let old = b"# mine\n\nssh-rsa AAAAold \xff\nodd line".to_vec();
         root.write("/home/u/.ssh/authorized_keys", old.clone(), Attr::owned(0o640, user.ids)).unwrap();
-        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &Problems::new()).unwrap();
         let expected = [&old[..], b"\n", A.as_bytes(), b"\n"].concat();
         assert_eq!(root.read("/home/u/.ssh/authorized_keys").unwrap().unwrap(), expected);
         assert_eq!(root.stat("/home/u/.ssh/authorized_keys").unwrap().attr.mode, 0o640);
@@ -399,14 +399,14 @@ mod tests {
     #[test]
     fn uses_the_servers_place_if_safe() {
         let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
-        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &Problems::new()).unwrap();
         assert_eq!(root.text("/etc/keys/u/k"), format!("{A}\n"));
         assert_eq!(root.stat("/etc/keys/u").unwrap().attr, Attr::root(0o755));
         assert_eq!(list(&root, &Rules::of(&root), &user).0, "/etc/keys/u/k");
 
         let (_dir, mut root, user) = start("AuthorizedKeysFile /etc/keys/%u/k .ssh/x\n");
         root.mkdir("/etc/keys", Attr::root(0o777)).unwrap();
-        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &Problems::new()).unwrap();
         assert_eq!(root.text("/home/u/.ssh/x"), format!("{A}\n"));
     }
 
@@ -414,14 +414,14 @@ mod tests {
     fn follows_the_systems_links_but_not_homes() {
         let (_dir, mut root, user) = start("");
         root.symlink("/home/u/.ssh", "/etc").unwrap();
-        assert!(add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).is_err());
+        assert!(add_to(&mut root, &user, &[A.to_owned()], None, &Problems::new()).is_err());
         assert!(!root.exists("/etc/authorized_keys"));
 
         let dir = TempDir::new("authorized-keys-link");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.mkdir("/var/home/u", Attr::owned(0o700, user.ids)).unwrap();
         root.symlink("/home", "var/home").unwrap();
-        add_to(&mut root, &user, &[A.to_owned()], None, &mut Report::new()).unwrap();
+        add_to(&mut root, &user, &[A.to_owned()], None, &Problems::new()).unwrap();
         assert_eq!(root.text("/var/home/u/.ssh/authorized_keys"), format!("{A}\n"));
     }
 
@@ -431,8 +431,8 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.symlink("/root", "var/roothome").unwrap();
         let user = User { name: "root".into(), ids: Ids { uid: 0, gid: 0 }, home: "/root".into() };
-        let mut report = Report::new();
-        add_to(&mut root, &user, &[A.to_owned()], None, &mut report).unwrap();
+        let report = Problems::new();
+        add_to(&mut root, &user, &[A.to_owned()], None, &report).unwrap();
         assert_eq!(root.text("/var/roothome/.ssh/authorized_keys"), format!("{A}\n"));
         assert_eq!(root.stat("/var/roothome").unwrap().attr.mode, 0o700);
         assert!(report.is_empty(), "{report:?}");
@@ -441,8 +441,8 @@ mod tests {
     #[test]
     fn a_line_cannot_be_smuggled_in() {
         let (_dir, mut root, user) = start("");
-        assert!(add_to(&mut root, &user, &[A.to_owned()], Some("x\nssh-rsa AAAAevil"), &mut Report::new()).is_err());
-        add_to(&mut root, &user, &["ssh-rsa AAAAc c\rssh-rsa AAAAevil".to_owned()], None, &mut Report::new()).unwrap();
+        assert!(add_to(&mut root, &user, &[A.to_owned()], Some("x\nssh-rsa AAAAevil"), &Problems::new()).is_err());
+        add_to(&mut root, &user, &["ssh-rsa AAAAc c\rssh-rsa AAAAevil".to_owned()], None, &Problems::new()).unwrap();
         assert!(!root.text("/home/u/.ssh/authorized_keys").contains("evil"));
         assert_eq!(Key::parse("\"unclosed ssh-rsa AAAA"), None);
         assert_eq!(Key::parse("ssh-rsa"), None);

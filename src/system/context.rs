@@ -1,7 +1,7 @@
 //! The context in which a module runs.
 
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::drive::devices::Places;
 use crate::instance::Instance;
@@ -24,7 +24,7 @@ pub struct Context<'a> {
     /// An earlier run provisioned this instance, and not all of it could be written.
     pub retried: bool,
     /// Where a module reports what it ignored or replaced.
-    pub report: &'a mut Report,
+    pub report: &'a Problems,
     /// The random passwords that the module printed on the console, by user: a source may report them to its
     /// service.
     pub shown: Vec<(String, String)>,
@@ -131,7 +131,7 @@ impl<'a> Context<'a> {
         config: &'a Value,
         instance: &'a Instance,
         distro: &'a Distro,
-        report: &'a mut Report,
+        report: &'a Problems,
     ) -> Self {
         Context {
             root,

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::instance::host_name;
 use crate::root::{Attr, Command};
@@ -26,7 +26,7 @@ pub struct Name {
 impl Name {
     /// The name in the cloud-config, else the source's. None if neither has one (`util.get_hostname_fqdn`).
     pub fn of(cx: &mut Context) -> Option<Name> {
-        let mut key = |key: &str| cx.text(key).and_then(|n| clean(&n, key, cx.report));
+        let key = |key: &str| cx.text(key).and_then(|n| clean(&n, key, cx.report));
         let (hostname, fqdn) = (key("hostname"), key("fqdn"));
         let local = Name::of_source(cx);
         if let Some(fqdn) = fqdn {
@@ -78,7 +78,7 @@ impl From<String> for Name {
 }
 
 /// The source's host name. An IP address becomes `ip-10-0-0-1`, as on EC2; `.localdomain`, which is not a domain, is removed.
-fn local_name(name: &str, report: &mut Report) -> Option<String> {
+fn local_name(name: &str, report: &Problems) -> Option<String> {
     let name = clean(&host_name(name), "local-hostname", report).filter(|n| n != "localhost")?;
     let short = name.strip_suffix(".localdomain").filter(|short| !short.contains('.'));
     Some(short.map(str::to_owned).unwrap_or(name))
@@ -86,7 +86,7 @@ fn local_name(name: &str, report: &mut Report) -> Option<String> {
 
 /// A name that every part of a system accepts: letters, digits, `-`, `_` and `.`, without empty labels, and
 /// short enough. Invalid characters are replaced and reported; None if nothing is left.
-fn clean(name: &str, key: &str, report: &mut Report) -> Option<String> {
+fn clean(name: &str, key: &str, report: &Problems) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let replaced: String = name.trim().chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_FQDN).collect();
     let labels: Vec<String> = replaced
@@ -179,13 +179,13 @@ mod tests {
             ("-.-", None),
             ("under_score", Some("under_score")),
         ] {
-            assert_eq!(clean(name, "hostname", &mut Report::new()).as_deref(), expected, "{name:?}");
+            assert_eq!(clean(name, "hostname", &Problems::new()).as_deref(), expected, "{name:?}");
         }
-        assert_eq!(clean(&"a".repeat(500), "hostname", &mut Report::new()).unwrap().len(), MAX_NAME);
-        assert_eq!(local_name("10.1.2.3", &mut Report::new()).as_deref(), Some("ip-10-1-2-3"));
-        assert_eq!(local_name("localhost", &mut Report::new()), None);
-        assert_eq!(local_name("web1.localdomain", &mut Report::new()).as_deref(), Some("web1"));
-        assert_eq!(local_name("web1.rack.localdomain", &mut Report::new()).as_deref(), Some("web1.rack.localdomain"));
+        assert_eq!(clean(&"a".repeat(500), "hostname", &Problems::new()).unwrap().len(), MAX_NAME);
+        assert_eq!(local_name("10.1.2.3", &Problems::new()).as_deref(), Some("ip-10-1-2-3"));
+        assert_eq!(local_name("localhost", &Problems::new()), None);
+        assert_eq!(local_name("web1.localdomain", &Problems::new()).as_deref(), Some("web1"));
+        assert_eq!(local_name("web1.rack.localdomain", &Problems::new()).as_deref(), Some("web1.rack.localdomain"));
     }
 
     #[test]
@@ -195,8 +195,8 @@ mod tests {
             let mut root = Root::open(&dir.0, Use::Plan).unwrap();
             root.write(HOSTNAME, hostname, Attr::root(0o644)).unwrap();
             root.write(HOSTS, hosts, Attr::root(0o644)).unwrap();
-            let (instance, distro, mut report) = (Instance::default(), Distro::named("debian"), Report::new());
-            let mut cx = Context::new(&mut root, &Value::Null, &instance, &distro, &mut report);
+            let (instance, distro, report) = (Instance::default(), Distro::named("debian"), Problems::new());
+            let mut cx = Context::new(&mut root, &Value::Null, &instance, &distro, &report);
             Name::of_system(&mut cx).map(|name| format!("{} {}", name.hostname, name.fqdn))
         };
         let hosts =

@@ -1,7 +1,7 @@
 //! Hotplug: whether network devices that are added to the running system are configured.
 
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::instance::Instance;
 use crate::root::{Attr, Root};
@@ -16,7 +16,7 @@ const NETWORK: &str = "network";
 
 /// Whether `updates: {network: {when: […]}}` contains hotplug. None if there is no such list. Unknown events
 /// are reported and ignored.
-pub fn asked(config: &Value, report: &mut Report) -> Option<bool> {
+pub fn asked(config: &Value, report: &Problems) -> Option<bool> {
     let list = config.at(&["updates", "network", "when"])?.as_list()?;
     let known = [Update::NewInstance, Update::Boot, Update::BootLegacy, Update::Hotplug].map(Update::name);
     if list.iter().any(|event| !event.as_str().is_some_and(|e| known.contains(&e))) {
@@ -27,7 +27,7 @@ pub fn asked(config: &Value, report: &mut Report) -> Option<bool> {
 
 /// The source that is asked about added devices. None if hotplug is off: neither the configuration nor a
 /// command switches it on and the source does not by default, or the source is unknown.
-pub fn source(root: &Root, config: &Value, instance: &Instance, report: &mut Report) -> Option<&'static Source> {
+pub fn source(root: &Root, config: &Value, instance: &Instance, report: &Problems) -> Option<&'static Source> {
     let asked = asked(config, report);
     let by_itself = |s: &Source| s.updates.contains(&Update::Hotplug);
     source::named(&instance.source).filter(|s| asked.unwrap_or_else(|| by_itself(s)) || is_enabled(root))

@@ -349,7 +349,7 @@ fn await_locks(root: &Root, until: Instant) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -366,9 +366,9 @@ mod tests {
         }
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         root.play(Box::new(|_, _| Ok(Output { status: 0, stdout: b"vim\n".to_vec(), stderr: Vec::new() })));
-        let (config, instance, distro, mut report) =
-            (Value::Null, Instance::default(), Distro::named("ubuntu"), Report::new());
-        let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+        let (config, instance, distro, report) =
+            (Value::Null, Instance::default(), Distro::named("ubuntu"), Problems::new());
+        let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
         let list = yaml::parse("t", "[vim, hello, [world, '1.0'], one/noble, snap: [[lxd, --edge]]]").unwrap();
         let error = install_listed(&mut cx, list.as_list().unwrap()).unwrap_err().to_string();
         assert!(error.contains("world=1.0 is not in the archive; one/noble is not in the archive"), "{error}");

@@ -161,7 +161,7 @@ pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::error::Error;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::Value;
     use crate::instance::Instance;
@@ -183,7 +183,7 @@ mod tests {
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
         let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
         let mut waited = |active: &'static str| {
-            let (seen, mut report) = (Rc::new(std::cell::RefCell::new(Vec::new())), Report::new());
+            let (seen, report) = (Rc::new(std::cell::RefCell::new(Vec::new())), Problems::new());
             let commands = seen.clone();
             root.play(Box::new(move |_, command| {
                 let line = command.argv.join(" ");
@@ -194,7 +194,7 @@ mod tests {
                 Ok(Output { status, stdout: Vec::new(), stderr: Vec::new() })
             }));
             root.enter(Stage::Network);
-            wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
+            wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &report));
             assert!(report.is_empty());
             root.remove(run_dir::NETWORK_AWAITED).unwrap();
             seen.take()
@@ -224,9 +224,9 @@ mod tests {
                 answer()
             }));
             let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
-            let mut report = Report::new();
+            let report = Problems::new();
             for _ in 0..2 {
-                wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
+                wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &report));
             }
             warnings += report.entries().len();
             assert_eq!(root.commit(), []);

@@ -3,7 +3,7 @@
 use super::sudoers_grammar;
 use crate::base::budget;
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::Value;
 use crate::root::{Attr, Root};
@@ -23,7 +23,7 @@ const COPIED: usize = 32;
 ///
 /// # Errors
 /// A rule holds the end of a line, or a file cannot be written.
-pub fn add_sudo(root: &mut Root, user: &str, rules: &Value, report: &mut Report) -> Result<()> {
+pub fn add_sudo(root: &mut Root, user: &str, rules: &Value, report: &Problems) -> Result<()> {
     let mut rules = texts(rules).ok_or_else(|| crate::document::wrong("sudo", "a rule or a list of rules", rules))?;
     if user == "ALL" {
         return Err(Error::new("sudo: a rule for the user ALL would be one for every user"));
@@ -50,7 +50,7 @@ pub fn add_sudo(root: &mut Root, user: &str, rules: &Value, report: &mut Report)
 ///
 /// # Errors
 /// The rules are not strings, or the file cannot be written.
-pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &mut Report) -> Result<()> {
+pub fn add_doas(root: &mut Root, user: &str, rules: &Value, report: &Problems) -> Result<()> {
     let rules = texts(rules).ok_or_else(|| crate::document::wrong("doas", "a rule or a list of rules", rules))?;
     check(&rules, "doas")?;
     if let Some(rule) = rules.iter().find(|rule| !is_doas_rule(user, rule)) {
@@ -173,8 +173,8 @@ mod tests {
         std::fs::create_dir_all(dir.0.join("etc")).unwrap();
         std::fs::write(dir.0.join("etc/sudoers"), "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d").unwrap();
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let mut report = Report::new();
-        let mut add_sudo = |root: &mut Root, user: &str, rules: &Value| add_sudo(root, user, rules, &mut report);
+        let report = Problems::new();
+        let add_sudo = |root: &mut Root, user: &str, rules: &Value| add_sudo(root, user, rules, &report);
         for _ in 0..2 {
             add_sudo(&mut root, "u", &"ALL=(ALL) ALL".into()).unwrap();
             add_sudo(&mut root, "v", &Value::List(vec!["ALL=A".into(), "ALL=B".into()])).unwrap();
@@ -196,13 +196,13 @@ mod tests {
     fn leaves_out_a_wrong_rule_alone() {
         let dir = TempDir::new("sudoers-wrong");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let mut report = Report::new();
+        let report = Problems::new();
         let rules =
             Value::List(vec!["ALL=(ALL) NOPASSWD ALL".into(), "ALL=(ALL) ALL".into(), "u ALL=(ALL) ALL".into()]);
-        add_sudo(&mut root, "u", &rules, &mut report).unwrap();
+        add_sudo(&mut root, "u", &rules, &report).unwrap();
         assert!(root.text(RULES).ends_with("\n# User rules for u\nu ALL=(ALL) ALL\n"), "{}", root.text(RULES));
         assert_eq!(report.errors().len(), 2);
-        add_sudo(&mut root, "v", &"yes".into(), &mut report).unwrap();
+        add_sudo(&mut root, "v", &"yes".into(), &report).unwrap();
         assert!(!root.text(RULES).contains("rules for v"));
     }
 
@@ -210,11 +210,11 @@ mod tests {
     fn a_rule_may_end_with_a_line_end() {
         let dir = TempDir::new("sudoers-line-end");
         let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let mut report = Report::new();
-        add_sudo(&mut root, "u", &"ALL=(ALL) ALL\n".into(), &mut report).unwrap();
+        let report = Problems::new();
+        add_sudo(&mut root, "u", &"ALL=(ALL) ALL\n".into(), &report).unwrap();
         let rules = Value::List(vec!["ALL=A \r\n".into(), "\n".into(), "ALL=B\t\n\n".into()]);
-        add_sudo(&mut root, "v", &rules, &mut report).unwrap();
-        add_doas(&mut root, "u", &"permit nopass u\n".into(), &mut report).unwrap();
+        add_sudo(&mut root, "v", &rules, &report).unwrap();
+        add_doas(&mut root, "u", &"permit nopass u\n".into(), &report).unwrap();
         assert!(
             root.text(RULES)
                 .ends_with("\n# User rules for u\nu ALL=(ALL) ALL\n\n# User rules for v\nv ALL=A\nv ALL=B\n")
@@ -222,9 +222,9 @@ mod tests {
         assert!(root.text(DOAS).ends_with("\npermit nopass u\n"));
         assert!(report.errors().is_empty());
         for rules in ["A\nB\n", "A\n\nroot2 ALL=(ALL) ALL", "A\0"] {
-            let error = add_sudo(&mut root, "w", &rules.into(), &mut report).unwrap_err().to_string();
+            let error = add_sudo(&mut root, "w", &rules.into(), &report).unwrap_err().to_string();
             assert!(error.ends_with("several rules are the entries of a list"), "{error}");
-            assert!(add_doas(&mut root, "w", &rules.into(), &mut report).is_err());
+            assert!(add_doas(&mut root, "w", &rules.into(), &report).is_err());
         }
         assert!(!root.text(RULES).contains("# User rules for w"));
     }

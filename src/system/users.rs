@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::base::deprecated;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use std::collections::HashMap;
 
@@ -106,7 +106,7 @@ impl Users {
 
     /// Replaces `default` by the real default user. Its own entry takes precedence, then that of `default`,
     /// then the distribution's; the groups of all are combined.
-    fn resolve_default(&mut self, mut default_user: Map, report: &mut Report) {
+    fn resolve_default(&mut self, mut default_user: Map, report: &Problems) {
         let Some(asked) = self.take("default") else { return };
         let name = default_user.remove("name").and_then(|n| n.text()).filter(|n| !n.is_empty());
         let Some(name) = name else {
@@ -185,7 +185,7 @@ impl Reader {
         })
     }
 
-    fn read_users(&mut self, users: &Value, report: &mut Report) {
+    fn read_users(&mut self, users: &Value, report: &Problems) {
         match users {
             Value::String(names) => {
                 // cloud-init sorts the words together with the blanks before them.
@@ -296,7 +296,7 @@ mod tests {
             &Value::Map(config),
             &Instance::default(),
             &Distro::named("ubuntu"),
-            &mut Report::new(),
+            &Problems::new(),
         ))
     }
 

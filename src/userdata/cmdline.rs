@@ -1,7 +1,7 @@
 //! Cloud-config on the kernel command line: `cc: YAML end_cc`, which may occur several times.
 
 use crate::base::percent;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong, yaml};
 
 const BEGIN: &str = " cc:";
@@ -11,7 +11,7 @@ pub const NAME: &str = "cc: on the kernel command line";
 
 /// The cloud-config on a kernel command line. Each piece ends at `end_cc` or at the end; percent escapes and
 /// `\n` are decoded, and all pieces are parsed as one YAML document. An invalid one is reported and ignored.
-pub fn from_cmdline(cmdline: &str, report: &mut Report) -> Map {
+pub fn from_cmdline(cmdline: &str, report: &Problems) -> Map {
     let cmdline = format!(" {cmdline}");
     let mut pieces = Vec::new();
     let mut rest = cmdline.as_str();
@@ -55,7 +55,7 @@ mod tests {
             ("cc: [a]", "{}"),
             ("cc: a: [", "{}"),
         ] {
-            assert_eq!(json::to_string(&Value::Map(from_cmdline(cmdline, &mut Report::new()))), config, "{cmdline}");
+            assert_eq!(json::to_string(&Value::Map(from_cmdline(cmdline, &Problems::new()))), config, "{cmdline}");
         }
     }
 }

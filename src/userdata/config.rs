@@ -6,7 +6,7 @@
 use super::vendor::{self, Settings};
 use super::{Context, Fetched, Include, PartHandlers, UserData, jinja, merge, process};
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
 use crate::document::{Bytes, Map, Value, wrong, yaml};
 use crate::source;
@@ -54,7 +54,7 @@ pub struct Base {
 }
 
 /// Merges the base layers. `defaults` are the distribution's. Files that cannot be used are reported and left out.
-pub fn base(files: &mut dyn Files, cmdline: &str, defaults: Map, report: &mut Report) -> Base {
+pub fn base(files: &mut dyn Files, cmdline: &str, defaults: Map, report: &Problems) -> Base {
     let cmdline = ("the kernel command line".to_owned(), super::from_cmdline(cmdline, report));
     let mut reader = Reader { files, report, has_templates: false, hasher: DefaultHasher::new() };
     let (image, run) = ((CLOUD_CFG.to_owned(), reader.image()), reader.file(RUN_CLOUD_CFG));
@@ -80,7 +80,7 @@ fn built_in() -> Map {
 
 struct Reader<'a> {
     files: &'a mut dyn Files,
-    report: &'a mut Report,
+    report: &'a Problems,
     has_templates: bool,
     hasher: DefaultHasher,
 }
@@ -144,7 +144,7 @@ impl Reader<'_> {
 ///
 /// # Errors
 /// It is not UTF-8, not YAML or not a mapping, or the template fails. The error names `path`.
-pub fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &mut Report) -> Result<Map> {
+pub fn parse(path: &str, content: &[u8], instance_data: Option<&Value>, report: &Problems) -> Result<Map> {
     let text = std::str::from_utf8(content).map_err(|_| Error::new(format!("{path}: not UTF-8")))?;
     let rendered = match (jinja::body(text), instance_data) {
         (Some(template), Some(data)) => Some(jinja::render(template, data).map_err(|e| e.context(path))?),
@@ -193,10 +193,10 @@ pub fn consume(
     base: &Map,
     sources: &Sources<'_>,
     fetch: &mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
-    report: &mut Report,
+    report: &Problems,
 ) -> Consumed {
     let mut consumed = Consumed::default();
-    let mut run = |source, vendor, documents: &[Bytes], disabled: &[String], report: &mut Report| {
+    let mut run = |source, vendor, documents: &[Bytes], disabled: &[String], report: &Problems| {
         let context = Context {
             source,
             vendor,
@@ -236,13 +236,13 @@ pub fn allows_user_data(base: &Map) -> bool {
 }
 
 /// Merges all layers. `sources` are those above the datasource's configuration, the highest first.
-fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3], report: &mut Report) -> Map {
+fn merged(base: &Map, datasource: &Map, sources: [&Option<UserData>; 3], report: &Problems) -> Map {
     let configs = sources.map(|s| s.as_ref().and_then(|s| s.cloud_config.merged().cloned()).unwrap_or_default());
     layers(base, datasource, configs, report)
 }
 
 /// The same of the merged cloud-configs of user-data, vendor-data2 and vendor-data.
-pub fn layers(base: &Map, datasource: &Map, configs: [Map; 3], report: &mut Report) -> Map {
+pub fn layers(base: &Map, datasource: &Map, configs: [Map; 3], report: &Problems) -> Map {
     let names = ["user-data", "vendor-data2", "vendor-data"];
     let layers = names.into_iter().zip(configs).map(|(name, config)| (name.to_owned(), config));
     let below =
@@ -279,7 +279,7 @@ mod tests {
 
     fn base_of(files: &[(&'static str, &'static str)], cmdline: &str) -> Map {
         let data = yaml::parse("t", "v1: {cloud_name: test}").unwrap();
-        base(&mut Fake(files.iter().copied().collect(), Some(data)), cmdline, Map::new(), &mut Report::new()).config
+        base(&mut Fake(files.iter().copied().collect(), Some(data)), cmdline, Map::new(), &Problems::new()).config
     }
 
     #[test]
@@ -287,8 +287,8 @@ mod tests {
         let only_rendered = "## template: jinja\n{% if v1.a %}\na: {{ v1.a }}\n{% endif %}\n";
         let files = [(CLOUD_CFG, "b: 1\n"), ("/etc/cloud/cloud.cfg.d/1.cfg", only_rendered)];
         let read = |data: Option<Value>| {
-            let mut report = Report::new();
-            let base = base(&mut Fake(files.into(), data), "", Map::new(), &mut report);
+            let report = Problems::new();
+            let base = base(&mut Fake(files.into(), data), "", Map::new(), &report);
             assert!(base.has_templates && report.is_empty(), "{report:?}");
             (get(&base.own, "a"), get(&base.own, "b"), base.digest)
         };
@@ -336,10 +336,10 @@ mod tests {
 
     #[test]
     fn names_missing_variables_in_cloud_inits_words() {
-        let mut report = Report::new();
+        let report = Problems::new();
         let text = "## template: jinja\na: {{ bad }} {{ worse }} {{ v1.x }}\n";
         let data = yaml::parse("t", "v1: {x: 1}").unwrap();
-        parse("/etc/cloud/cloud.cfg.d/50-no-var.cfg", text.as_bytes(), Some(&data), &mut report).unwrap();
+        parse("/etc/cloud/cloud.cfg.d/50-no-var.cfg", text.as_bytes(), Some(&data), &report).unwrap();
         let wanted =
             "Could not render jinja template variables in file '/etc/cloud/cloud.cfg.d/50-no-var.cfg': 'bad', 'worse";
         assert!(report.entries()[0].to_string().starts_with(wanted), "{:?}", report.entries());
@@ -376,7 +376,7 @@ mod tests {
         };
         let base =
             map(&format!("{{vendor_data: {{enabled: true}}, vendor_data2: {{enabled: true}}, b: base, {base}}}"));
-        consume(&base, &sources, &mut |_| Ok(Fetched::Later), &mut Report::new())
+        consume(&base, &sources, &mut |_| Ok(Fetched::Later), &Problems::new())
     }
 
     #[test]

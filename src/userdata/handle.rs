@@ -5,7 +5,7 @@ use super::cloud_config::CloudConfig;
 use super::kind::{self, Kind};
 use super::parts::Part;
 use super::{Script, UserData, When, file_name, jinja};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Value};
 
 /// Why a part of type `text/jinja2` is ignored.
@@ -18,7 +18,7 @@ pub struct Handler<'a> {
     source: &'a str,
     vendor: bool,
     instance_data: &'a Value,
-    report: &'a mut Report,
+    report: &'a Problems,
     config: CloudConfig,
     /// The budget for all templates of the source.
     fuel: jinja::Fuel,
@@ -28,7 +28,7 @@ pub struct Handler<'a> {
 }
 
 impl<'a> Handler<'a> {
-    pub fn new(source: &'a str, vendor: bool, instance_data: &'a Value, report: &'a mut Report) -> Self {
+    pub fn new(source: &'a str, vendor: bool, instance_data: &'a Value, report: &'a Problems) -> Self {
         let (config, fuel, out) = (CloudConfig::default(), jinja::Fuel::default(), UserData::default());
         Handler { source, vendor, instance_data, report, config, fuel, out, for_handlers: Vec::new() }
     }

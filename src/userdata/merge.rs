@@ -1,7 +1,7 @@
 //! Merges cloud-config documents by a strategy (`merge_how`).
 
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{MAX_DEPTH, Map, Value, wrong};
 
 /// The default strategy for documents of one source: a key of a later document replaces the earlier value.
@@ -241,7 +241,7 @@ fn is_name(text: &str) -> bool {
 
 /// Merges layers of configuration, the highest first. Each layer's own `merge_how` determines how it is
 /// merged below those above it; an invalid one is reported under the layer's name, and the default used.
-pub fn layers(layers: impl IntoIterator<Item = (String, Map)>, report: &mut Report) -> Map {
+pub fn layers(layers: impl IntoIterator<Item = (String, Map)>, report: &Problems) -> Map {
     let mut merged = Value::Map(Map::new());
     for (name, mut layer) in layers {
         let strategy = Strategy::take(&mut layer, None).unwrap_or_else(|e| {

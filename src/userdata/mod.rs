@@ -21,7 +21,7 @@ use crate::base::digest;
 use crate::base::error::Result;
 use crate::base::hex;
 use crate::base::md5::md5;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Value};
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ pub struct Context<'a> {
     /// Gets an included URL.
     pub fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
     /// Errors are what makes cloud-init drop the whole source; here the rest is still processed.
-    pub report: &'a mut Report,
+    pub report: &'a Problems,
 }
 
 /// When a script runs, which determines its folder.

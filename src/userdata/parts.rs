@@ -6,7 +6,7 @@ use super::{Fetched, Include, MAX_UNPACKED, mime};
 use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::gzip;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::{Bytes, Size, Value, yaml};
 
@@ -78,7 +78,7 @@ pub struct Unfolded {
 pub struct Unfolder<'a> {
     source: &'a str,
     fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
-    report: &'a mut Report,
+    report: &'a Problems,
     errors: usize,
     fetches: usize,
     /// How many more bytes the parts may have.
@@ -91,7 +91,7 @@ impl<'a> Unfolder<'a> {
     pub fn new(
         source: &'a str,
         fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
-        report: &'a mut Report,
+        report: &'a Problems,
     ) -> Self {
         Unfolder { source, fetch, report, errors: 0, fetches: 0, room: MAX_UNPACKED, out: Unfolded::default() }
     }
@@ -313,7 +313,7 @@ fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Severity;
+    use crate::base::problem::Severity;
 
     #[test]
     fn archive_entrys_type_may_have_parameters() {
@@ -344,9 +344,9 @@ mod tests {
             part("x", b"plain"),
             b"--b--\n".to_vec(),
         ];
-        let mut report = Report::new();
+        let report = Problems::new();
         let mut fetch = |_: &Include<'_>| Ok(Fetched::Later);
-        let mut unfolder = Unfolder::new("user-data", &mut fetch, &mut report);
+        let mut unfolder = Unfolder::new("user-data", &mut fetch, &report);
         unfolder.document(&document.concat().into());
         let contents: Vec<Bytes> = unfolder.finish().parts.into_iter().map(|part| part.content).collect();
         let kept: [&[u8]; 6] = [b"\xcb\xcf", b"a\0", "é".as_bytes(), b"\xe9", b"\xe9", b"plain"];

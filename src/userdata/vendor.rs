@@ -4,7 +4,7 @@ use super::Script;
 use crate::base::budget;
 use crate::base::deprecated;
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value, wrong};
 use crate::instance::vendor_document;
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 ///
 /// # Errors
 /// It is of another type. Items of a list that are not strings are reported and skipped.
-pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Bytes>> {
+pub fn documents(data: &Value, report: &Problems) -> Result<Vec<Bytes>> {
     match vendor_document(data) {
         Value::Null | Value::Bool(false) | Value::Int(0) => Ok(Vec::new()),
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
@@ -26,7 +26,7 @@ pub fn documents(data: &Value, report: &mut Report) -> Result<Vec<Bytes>> {
     }
 }
 
-fn entry(index: usize, item: &Value, report: &mut Report) -> Option<Bytes> {
+fn entry(index: usize, item: &Value, report: &Problems) -> Option<Bytes> {
     let number = index + 1;
     let Some(bytes) = item.bytes() else {
         report.warn(format_args!("vendor-data: entry {number} ignored: expected text, found {}", item.kind()));
@@ -54,7 +54,7 @@ pub struct Settings {
 impl Settings {
     /// Reads `key` of a configuration without vendor-data. An invalid value disables vendor-data; so does
     /// `exists` being false.
-    pub fn read(config: &Map, key: &str, exists: bool, report: &mut Report) -> Settings {
+    pub fn read(config: &Map, key: &str, exists: bool, report: &Problems) -> Settings {
         let settings = match config.get(key).filter(|_| exists) {
             None => return Settings::default(),
             Some(Value::Map(settings)) => settings,
@@ -116,10 +116,10 @@ mod tests {
             ("5", None),
         ] {
             let expected = expected.map(|e| e.into_iter().map(|t| t.as_bytes().into()).collect::<Vec<_>>());
-            assert_eq!(documents(&value(text), &mut Report::new()).ok(), expected, "{text}");
+            assert_eq!(documents(&value(text), &Problems::new()).ok(), expected, "{text}");
         }
         assert_eq!(
-            documents(&Value::Bytes(vec![31, 139].into()), &mut Report::new()).ok(),
+            documents(&Value::Bytes(vec![31, 139].into()), &Problems::new()).ok(),
             Some(vec![vec![31, 139].into()])
         );
     }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn settings() {
         let read = |text: &str| match value(text) {
-            Value::Map(map) => Settings::read(&map, "vendor_data", true, &mut Report::new()),
+            Value::Map(map) => Settings::read(&map, "vendor_data", true, &Problems::new()),
             _ => panic!("{text}"),
         };
         assert!(read(r#"{"vendor_data": {"enabled": true}}"#).enabled);
@@ -136,10 +136,10 @@ mod tests {
         assert!(!read(r#"{"vendor_data": {}}"#).enabled);
         assert!(!read(r#"{"vendor_data": true}"#).enabled);
         assert!(!read("{}").enabled);
-        let mut report = Report::new();
+        let report = Problems::new();
         let Value::Map(off) = value(r#"{"vendor_data": false}"#) else { panic!() };
         for (exists, warnings) in [(false, 0), (true, 1)] {
-            assert_eq!(Settings::read(&off, "vendor_data", exists, &mut report), Settings::default());
+            assert_eq!(Settings::read(&off, "vendor_data", exists, &report), Settings::default());
             assert_eq!(report.entries().len(), warnings);
         }
         let settings =

@@ -1,7 +1,7 @@
 //! What apt_configure writes is read by APT itself, which finds the sources and the settings that the cloud-config asks for,
 //! and accepts a repository that is signed with a key of it. APT sees nothing but the tree, and asks no network.
 
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::{TempDir, skip};
 use prepivot::document::yaml;
 use prepivot::instance::Instance;
@@ -28,7 +28,7 @@ fn provisioned(name: &str, config: &str) -> TempDir {
     let status = "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\nMaintainer: x <x@example.com>\nDescription: x\n";
     std::fs::write(dir.0.join("var/lib/dpkg/status"), status).expect("written");
     let mut root = Root::open(&dir.0, Use::Tree).expect("a root");
-    let mut report = Report::new();
+    let report = Problems::new();
     let half = module::find("apt_configure").and_then(|m| m.before_pivot).expect("the module");
     let result = half(&mut Context {
         ..Context::new(
@@ -36,10 +36,10 @@ fn provisioned(name: &str, config: &str) -> TempDir {
             &yaml::parse("cloud-config", config).expect("YAML"),
             &Instance::default(),
             &Distro::named("debian"),
-            &mut report,
+            &report,
         )
     });
-    assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), &[][..]));
+    assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), vec![]));
     assert_eq!(root.commit(), []);
     dir
 }

@@ -1,7 +1,7 @@
 //! What yum_add_repo and zypper_add_repo write is read by DNF and zypper themselves, which find the repositories with the values
 //! of the cloud-config. They see nothing but the tree, and ask no network.
 
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::{TempDir, skip};
 use prepivot::document::yaml;
 use prepivot::instance::Instance;
@@ -20,12 +20,12 @@ fn provisioned(name: &str, distro: &str, config: &str) -> TempDir {
     }
     std::fs::write(dir.0.join("etc/zypp/zypp.conf"), "[main]\n## download.use_deltarpm = true\n").expect("written");
     let mut root = Root::open(&dir.0, Use::Tree).expect("a root");
-    let mut report = Report::new();
+    let report = Problems::new();
     let half = module::find(name).and_then(|m| m.before_pivot).expect("the module");
     let config = yaml::parse("cloud-config", config).expect("YAML");
     let (instance, distro) = (Instance::default(), Distro::named(distro));
-    let result = half(&mut Context { ..Context::new(&mut root, &config, &instance, &distro, &mut report) });
-    assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), &[][..]));
+    let result = half(&mut Context { ..Context::new(&mut root, &config, &instance, &distro, &report) });
+    assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), vec![]));
     assert_eq!(root.commit(), []);
     dir
 }

@@ -2,7 +2,7 @@
 
 use crate::cases::{Outcome, Vectors};
 use libtest_mimic::Trial;
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::document::{Value, json};
 use prepivot::network::{Macs, read::openstack};
 
@@ -12,10 +12,10 @@ fn check(case: &Value) -> Outcome {
     let input = case.get("input").expect("an input");
     // A boot goes on with what there is.
     for macs in [&macs, &Macs::default()] {
-        openstack::FORMAT.read("network_data.json", input, macs, &mut Report::new()).expect("a network");
+        openstack::FORMAT.read("network_data.json", input, macs, &Problems::new()).expect("a network");
     }
     let expected = case.get("expected_v1").filter(|v| !v.is_null()).map(json::to_string_sorted);
-    match (openstack::to_v1(input, &macs, &mut Report::new()), expected) {
+    match (openstack::to_v1(input, &macs, &Problems::new()), expected) {
         (Ok(ours), Some(expected)) if json::to_string_sorted(&ours) == expected => Outcome::Agrees,
         (Err(_), None) => Outcome::Agrees,
         (ours, expected) => Outcome::Differs(vec![format!("expected {expected:?}, got {ours:?}")]),

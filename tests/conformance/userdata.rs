@@ -3,7 +3,7 @@
 use crate::cases::{Outcome, Vectors};
 use libtest_mimic::Trial;
 use prepivot::base::error::Error;
-use prepivot::base::report::{Report, Severity};
+use prepivot::base::problem::{Problems, Severity};
 use prepivot::base::testing::find_vectors;
 use prepivot::document::{Bytes, Map, Value, json, yaml};
 use prepivot::userdata::config::{Consumed, Sources, consume};
@@ -65,8 +65,8 @@ fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> (Consumed, Repo
         instance_data: &instance_data(),
         part_handlers: PartHandlers::None,
     };
-    let mut report = Report::new();
-    (consume(&base, &sources, &mut fetch, &mut report), report)
+    let report = Problems::new();
+    (consume(&base, &sources, &mut fetch, &report), report)
 }
 
 /// Vendor-data that leaves what the case's vendor-data left.
@@ -141,7 +141,7 @@ fn same_value(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-fn differences(case: &Value, consumed: &Consumed, report: &Report) -> Vec<String> {
+fn differences(case: &Value, consumed: &Consumed, report: &Problems) -> Vec<String> {
     let mut found = Vec::new();
     let expected = case.get("expected").unwrap();
     let data = consumed.user.as_ref().unwrap_or(empty());
@@ -236,8 +236,8 @@ fn check_example(case: &Value) -> Outcome {
         instance_data: &instance_data(),
         part_handlers: PartHandlers::None,
     };
-    let mut report = Report::new();
-    let data = consume(&Map::new(), &sources, &mut later, &mut report).user.unwrap();
+    let report = Problems::new();
+    let data = consume(&Map::new(), &sources, &mut later, &report).user.unwrap();
     let fine = match header {
         "text/cloud-config" | "text/jinja2" => data.cloud_config.merged().is_some_and(|map| !map.is_empty()),
         "text/cloud-boothook" => data.boothooks.len() == 1,

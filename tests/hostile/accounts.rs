@@ -1,7 +1,7 @@
 //! Configurations of users, passwords and SSH made of hostile values: no panic, no line in an account file, in sudoers or
 //! among authorized keys that was not asked for.
 
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
@@ -246,9 +246,9 @@ fn hostile_values_make_no_lines() {
         for name in ["users_groups", "ssh", "set_passwords", "ssh_authkey_fingerprints", "keys_to_console"] {
             let module = find(name).unwrap();
             for half in [module.before_pivot, module.running].into_iter().flatten() {
-                let mut report = Report::new();
+                let report = Problems::new();
                 root.enter(module.stage);
-                let mut context = Context::new(&mut root, &config, &instance, distro, &mut report);
+                let mut context = Context::new(&mut root, &config, &instance, distro, &report);
                 if let Err(e) = half(&mut context) {
                     assert!(!e.to_string().contains(char::is_control), "round {round}: {e}");
                 }

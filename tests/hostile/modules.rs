@@ -1,7 +1,7 @@
 //! Every module with hostile values: no panic, no command that is not in the configuration, and no line of a file that
 //! a single value could add.
 
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value, yaml};
 use prepivot::instance::Instance;
@@ -169,10 +169,9 @@ fn run(
             continue;
         }
         for half in [module.before_pivot, module.running].into_iter().flatten() {
-            let mut report = Report::new();
+            let report = Problems::new();
             root.enter(module.stage);
-            let mut cx =
-                Context { outside: &OneDisk, ..Context::new(&mut root, config, instance, distro, &mut report) };
+            let mut cx = Context { outside: &OneDisk, ..Context::new(&mut root, config, instance, distro, &report) };
             let _ = half(&mut cx);
         }
     }

@@ -1,6 +1,6 @@
 //! Whatever parses is rendered for every stack without a panic, and what is written for netplan reads back as the same model.
 
-use prepivot::base::report::{Report, Severity};
+use prepivot::base::problem::{Problems, Severity};
 use prepivot::document::{Map, Value, yaml};
 use prepivot::machine::Distro;
 use prepivot::machine::nic::is_name;
@@ -80,13 +80,8 @@ fn targets() -> impl Iterator<Item = Target> {
 fn render_all(network: &Network, what: &str) {
     for renderer in render::RENDERERS {
         for target in targets() {
-            let files = renderer.files(network, &target, &mut Report::new());
-            assert_eq!(
-                files,
-                renderer.files(network, &target, &mut Report::new()),
-                "{}: twice the same",
-                renderer.name
-            );
+            let files = renderer.files(network, &target, &Problems::new());
+            assert_eq!(files, renderer.files(network, &target, &Problems::new()), "{}: twice the same", renderer.name);
             let mut paths = BTreeSet::new();
             for file in &files {
                 assert!(paths.insert(file.path.clone()), "{}: {} is written twice\n{what}", renderer.name, file.path);
@@ -106,7 +101,7 @@ fn render_all(network: &Network, what: &str) {
 #[test]
 fn every_configuration_renders_for_every_stack() {
     for input in inputs() {
-        let network = config::read("t", &input, &Macs::default(), &mut Report::new()).expect("a configuration");
+        let network = config::read("t", &input, &Macs::default(), &Problems::new()).expect("a configuration");
         render_all(&network, &format!("{input:?}"));
     }
 }
@@ -164,7 +159,7 @@ fn mutated_configurations_render_for_every_stack() {
         for _ in 0..=random.next(4) {
             mutate(&mut input, &mut random, &pool);
         }
-        if let Ok(network) = config::read("t", &input, &Macs::default(), &mut Report::new()) {
+        if let Ok(network) = config::read("t", &input, &Macs::default(), &Problems::new()) {
             read_ones += 1;
             render_all(&network, &format!("round {round}: {input:?}"));
             read_back(&network);
@@ -182,7 +177,7 @@ fn scalars(value: &Value, out: &mut Vec<Value>) {
 }
 
 /// What was written for netplan, read.
-fn text_for_netplan(network: &Network, report: &mut Report) -> String {
+fn text_for_netplan(network: &Network, report: &Problems) -> String {
     let target = Target { distro: Distro::named("debian"), ip_tool: true };
     let renderer = render::by_name("netplan").expect("netplan");
     renderer.files(network, &target, report).first().expect("one file").content.clone()
@@ -190,11 +185,11 @@ fn text_for_netplan(network: &Network, report: &mut Report) -> String {
 
 fn model_of(text: &str) -> Network {
     let value = yaml::parse("netplan", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    config::read("netplan", &value, &Macs::default(), &mut Report::new()).expect("a configuration")
+    config::read("netplan", &value, &Macs::default(), &Problems::new()).expect("a configuration")
 }
 
 fn written(network: &Network) -> Network {
-    Network { v2: None, ..model_of(&text_for_netplan(network, &mut Report::new())) }
+    Network { v2: None, ..model_of(&text_for_netplan(network, &Problems::new())) }
 }
 
 /// What of a configuration is the same whatever the order and the spelling: a device that others refer to may be defined, too.
@@ -265,15 +260,15 @@ fn told(i: &Interface) -> Vec<String> {
 }
 
 fn read_back(network: &Network) {
-    let mut report = Report::new();
-    let text = text_for_netplan(network, &mut report);
+    let report = Problems::new();
+    let text = text_for_netplan(network, &report);
     let back = model_of(&text);
     if network.v2.is_some() {
         if report.texts(Severity::Warning).is_empty() {
             // netplan got it whole: nothing is lost.
             assert_eq!(canonical(network), canonical(&back));
         }
-        let mut again = Report::new();
+        let mut again = Problems::new();
         assert_eq!(text_for_netplan(&back, &mut again), text, "what netplan takes is left as it is");
         assert_eq!(again.texts(Severity::Warning), [""; 0]);
         return;
@@ -289,6 +284,6 @@ fn read_back(network: &Network) {
 #[test]
 fn netplan_output_reads_back_as_same_model() {
     for input in inputs() {
-        read_back(&config::read("t", &input, &Macs::default(), &mut Report::new()).expect("a configuration"));
+        read_back(&config::read("t", &input, &Macs::default(), &Problems::new()).expect("a configuration"));
     }
 }

@@ -1,14 +1,14 @@
 //! User-data that is broken, huge or malicious: whatever comes, an answer comes, in bounded time, and nothing panics.
 
-use prepivot::base::report::{Report, Severity};
+use prepivot::base::problem::{Problems, Severity};
 use prepivot::base::testing::{cpu_time, vectors};
 use prepivot::document::{Bytes, Map, Value, to_yaml, yaml};
 use prepivot::userdata::{Context, Fetched, Part, PartHandlers, UserData, mime, process};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-fn run(documents: &[&[u8]]) -> (UserData, Report) {
-    let mut report = Report::new();
+fn run(documents: &[&[u8]]) -> (UserData, Problems) {
+    let report = Problems::new();
     let data = yaml::parse("t", "v1: {instance_id: i-1}").unwrap();
     let mut again =
         |_: &prepivot::userdata::Include<'_>| Ok(Fetched::Content(b"#include http://x\nhttp://y\n".to_vec()));
@@ -20,7 +20,7 @@ fn run(documents: &[&[u8]]) -> (UserData, Report) {
         instance_data: &data,
         part_handlers: PartHandlers::None,
         fetch: &mut again,
-        report: &mut report,
+        report: &report,
     };
     let documents: Vec<Bytes> = documents.iter().map(|document| (*document).into()).collect();
     (process(&documents, context), report)
@@ -193,7 +193,7 @@ fn one_broken_part_never_stops_the_others() {
         --b\nContent-Type: text/cloud-config\n\ngood: 1\n--b\n\n#!/bin/sh\n--b--\n";
     let mut fail = |_: &prepivot::userdata::Include<'_>| Err(prepivot::base::error::Error::new("404"));
     let nothing = Value::Map(Map::new());
-    let mut report = Report::new();
+    let report = Problems::new();
     let context = Context {
         source: "user-data",
         vendor: false,
@@ -202,7 +202,7 @@ fn one_broken_part_never_stops_the_others() {
         instance_data: &nothing,
         part_handlers: PartHandlers::None,
         fetch: &mut fail,
-        report: &mut report,
+        report: &report,
     };
     let data = process(&[document.as_bytes().into()], context);
     assert_eq!(data.cloud_config.merged(), Some(&[("good", 1)].into_iter().collect()));

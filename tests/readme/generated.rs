@@ -5,7 +5,7 @@
 
 use crate::pages;
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalInfo};
-use prepivot::base::report::{Report, Severity};
+use prepivot::base::problem::{Problems, Severity};
 use prepivot::detect::Mark;
 use prepivot::document::yaml;
 use prepivot::instance::Frequency;
@@ -212,12 +212,12 @@ fn reported_keys() -> String {
     let stacks = ["netplan", "networkd", "network-manager", "sysconfig rhel", "sysconfig sles", "eni debian"];
     let rows = of_device.chain(of_others).filter_map(|(name, text)| {
         let input = yaml::parse("t", &text).expect("YAML");
-        let network = config::read("t", &input, &Macs::default(), &mut Report::new()).expect("a configuration");
+        let network = config::read("t", &input, &Macs::default(), &Problems::new()).expect("a configuration");
         let cells = stacks.map(|stack| {
             let (stack, distro) = stack.split_once(' ').unwrap_or((stack, "debian"));
             let renderer = RENDERERS.iter().find(|renderer| renderer.name == stack).expect("a stack");
-            let mut report = Report::new();
-            renderer.files(&network, &Target { distro: Distro::named(distro), ip_tool: true }, &mut report);
+            let report = Problems::new();
+            renderer.files(&network, &Target { distro: Distro::named(distro), ip_tool: true }, &report);
             if report.texts(Severity::Warning).is_empty() { "yes" } else { "no" }
         });
         let row = std::iter::once(format!("`{name}`")).chain(cells.map(str::to_owned)).collect();

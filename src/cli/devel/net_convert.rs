@@ -1,7 +1,7 @@
 //! `devel net-convert`: converts a network configuration to another network stack's files.
 
 use crate::base::error::{Context, Error, Result};
-use crate::base::report::{Report, Severity};
+use crate::base::problem::{Problems, Severity};
 use crate::cli::files;
 use crate::cli::program::Program;
 use crate::cli::verb::Verb;
@@ -92,13 +92,13 @@ impl NetConvert {
         if self.debug && document.as_map().is_some() {
             program.say(format_args!("the input:\n{}", to_yaml(&document)));
         }
-        let mut report = Report::new();
-        let network = self.kind.read(&self.network_data, &document, &macs.complete(), &mut report)?;
+        let report = Problems::new();
+        let network = self.kind.read(&self.network_data, &document, &macs.complete(), &report)?;
         if self.debug {
             program.say(format_args!("the configuration:\n{network:#?}"));
         }
         let target = Target { distro: self.distro, ip_tool: true };
-        let files = self.output_kind.files(&network, &target, &mut report);
+        let files = self.output_kind.files(&network, &target, &report);
         for warning in report.texts(Severity::Warning) {
             log::warn!("{warning}");
         }

@@ -404,7 +404,7 @@ fn retry_after(reply: &Reply) -> Option<Duration> {
 mod tests {
     use super::super::script::{Answer, Script};
     use super::*;
-    use crate::base::report::Severity;
+    use crate::base::problem::Severity;
 
     const URL: &str = "http://169.254.169.254/x";
 

@@ -16,11 +16,11 @@ use super::uplink::Uplink;
 pub use super::url::{Redirects, said};
 use crate::base::deadline::Deadline;
 use crate::base::error::Error;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// The largest body that is read, in bytes, unless a request sets a lower limit.
@@ -197,7 +197,7 @@ pub struct Findings(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     requests: AtomicU32,
-    report: Mutex<Report>,
+    problems: Problems,
 }
 
 impl Findings {
@@ -207,17 +207,13 @@ impl Findings {
     }
 
     /// Takes the warnings since the last call.
-    pub fn take(&self) -> Report {
-        std::mem::take(&mut *self.report())
+    pub fn take(&self) -> Problems {
+        self.0.problems.take()
     }
 
     /// Adds a warning.
     pub fn warn(&self, text: impl std::fmt::Display) {
-        self.report().warn(text);
-    }
-
-    fn report(&self) -> std::sync::MutexGuard<'_, Report> {
-        self.0.report.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.problems.warn(text);
     }
 
     fn count(&self) {

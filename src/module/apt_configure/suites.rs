@@ -1,12 +1,12 @@
 //! `disable_suites`, in both formats of sources.list(5).
 
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use std::collections::HashSet;
 
 const REDACTED: &str = "# cloud-init disable_suites redacted: ";
 
 /// Whether a text has sources in the deb822 format, and not one-line ones.
-pub fn is_deb822(text: &str, report: &mut Report) -> bool {
+pub fn is_deb822(text: &str, report: &Problems) -> bool {
     if text.lines().any(|l| l.starts_with("deb ") || l.starts_with("deb-src ")) {
         return false;
     }
@@ -102,7 +102,7 @@ mod tests {
 
     fn disabled(text: &str, words: &[&str]) -> String {
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-        disable(text, &words, "noble", is_deb822(text, &mut Report::new()))
+        disable(text, &words, "noble", is_deb822(text, &Problems::new()))
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::testing::{TempDir, skip};
 use crate::document::yaml;
 use crate::instance::Instance;
@@ -231,10 +231,10 @@ fn the_kernel_grows_a_partition_that_is_mounted() {
     say(&["losetup", "--set-capacity", &disk.node]).unwrap();
     let config = yaml::parse("t", &format!("growpart: {{devices: [{}/]}}", disk.point())).unwrap();
     let mut root = Root::open(std::path::Path::new("/"), Use::Tree).unwrap();
-    let mut report = Report::new();
+    let report = Problems::new();
     let instance = Instance::default();
     let distro = Distro::named("debian");
-    let mut cx = Context { outside: &Here, ..Context::new(&mut root, &config, &instance, &distro, &mut report) };
+    let mut cx = Context { outside: &Here, ..Context::new(&mut root, &config, &instance, &distro, &report) };
     running(&mut cx).unwrap();
     assert_eq!(report.entries(), []);
     let end = 96 * 2048 - 33;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::logging;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::testing::TempDir;
 use crate::document::{Map, yaml};
 use crate::drive::devices::Places;
@@ -68,11 +68,9 @@ impl Machine {
         let config = yaml::parse("cloud-config", config).unwrap();
         let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
         let distro = Distro::named("debian");
-        let mut report = Report::new();
-        let mut cx = Context {
-            outside: &self.devices,
-            ..Context::new(&mut root, &config, &self.instance, &distro, &mut report)
-        };
+        let report = Problems::new();
+        let mut cx =
+            Context { outside: &self.devices, ..Context::new(&mut root, &config, &self.instance, &distro, &report) };
         handler(&mut cx).unwrap();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         assert_eq!(root.commit(), []);
@@ -85,12 +83,10 @@ impl Machine {
     fn warnings(&self, config: &str) -> Vec<String> {
         let config = yaml::parse("cloud-config", config).unwrap();
         let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
-        let mut report = Report::new();
+        let report = Problems::new();
         let distro = Distro::named("debian");
-        let mut cx = Context {
-            outside: &self.devices,
-            ..Context::new(&mut root, &config, &self.instance, &distro, &mut report)
-        };
+        let mut cx =
+            Context { outside: &self.devices, ..Context::new(&mut root, &config, &self.instance, &distro, &report) };
         running(&mut cx).unwrap();
         report.entries().iter().map(|e| e.to_string()).collect()
     }
@@ -477,10 +473,10 @@ fn no_value_adds_a_line_or_field() {
         let parsed = yaml::parse("t", config).unwrap();
         let mut root = Root::open(&machine.dir.0, Use::Tree).unwrap();
         let distro = Distro::named("debian");
-        let mut report = Report::new();
+        let report = Problems::new();
         let mut cx = Context {
             outside: &machine.devices,
-            ..Context::new(&mut root, &parsed, &machine.instance, &distro, &mut report)
+            ..Context::new(&mut root, &parsed, &machine.instance, &distro, &report)
         };
         let _ = before_pivot(&mut cx);
         let _ = running(&mut cx);
@@ -531,8 +527,8 @@ fn keeps_another_machines_devices_as_given() {
         let mut root = Root::open(&dir.0, Use::Plan).unwrap();
         let instance = Instance::default();
         let distro = Distro::named("debian");
-        let mut report = Report::new();
-        let cx = Context { outside: &Unseen, ..Context::new(&mut root, &config, &instance, &distro, &mut report) };
+        let report = Problems::new();
+        let cx = Context { outside: &Unseen, ..Context::new(&mut root, &config, &instance, &distro, &report) };
         device::resolve(&cx, spec, "auto", "defaults")
     };
     let device = |path: &str| What::Device(path.into());

@@ -29,7 +29,7 @@ mod client;
 use self::client::Client;
 use super::Module;
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
@@ -108,7 +108,7 @@ fn ntp(cx: &mut Context) -> Result<Option<Ntp>> {
     }
     let text = |key: &str| own.get(key).and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_owned);
     let template_name = text("template_name").unwrap_or_else(|| client.template.clone());
-    let mut list = |key: &str| hosts(key, section.get(key), cx.report);
+    let list = |key: &str| hosts(key, section.get(key), cx.report);
     let (mut servers, mut pools) = (list("servers"), list("pools"));
     // BusyBox's ntpd knows servers only.
     if cx.distro.family == Family::Alpine && client.service == "ntpd" {
@@ -130,7 +130,7 @@ fn ntp(cx: &mut Context) -> Result<Option<Ntp>> {
 }
 
 /// Names and addresses of a list, each one word.
-fn hosts(key: &str, value: Option<&Value>, report: &mut Report) -> Vec<String> {
+fn hosts(key: &str, value: Option<&Value>, report: &Problems) -> Vec<String> {
     let list = value.and_then(Value::as_list).unwrap_or_default();
     if value.is_some_and(|v| v.as_list().is_none() && !v.is_null()) {
         report.warn(format_args!("ntp.{key}: expected a list: it is ignored"));

@@ -48,7 +48,7 @@
 
 use crate::base::deprecated;
 use crate::base::error::{Error, Result, all_or_error};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::{Frequency, state};
@@ -179,13 +179,7 @@ fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()
     context.root.run(Command::new(["usermod", "-Z", login, "--", name]))
 }
 
-fn add_group(
-    accounts: &mut Accounts,
-    group: &str,
-    members: &[String],
-    problems: &mut Vec<String>,
-    report: &mut Report,
-) {
+fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &mut Vec<String>, report: &Problems) {
     if accounts.group_id(group).is_some() {
         report.warn(format_args!("the group {} exists already", quoted(group)));
     } else if let Err(e) = accounts.add_group(group, false) {
@@ -250,7 +244,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         }
         for key in ["doas", "sudo"] {
             let Some(rules) = self.config.get(key).filter(|v| is_truthy(v)) else { continue };
-            let (root, report) = (&mut *self.context.root, &mut *self.context.report);
+            let (root, report) = (&mut *self.context.root, &*self.context.report);
             let result = if key == "doas" {
                 sudoers::add_doas(root, self.name, rules, report)
             } else {
@@ -475,7 +469,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
     }
 
     fn authorize(&mut self, user: &User, keys: &[String], options: Option<&str>) {
-        let (root, report) = (&mut *self.context.root, &mut *self.context.report);
+        let (root, report) = (&mut *self.context.root, &*self.context.report);
         let result = authorized_keys::add(root, self.rules, user, keys, options, report);
         self.keep(result);
     }

@@ -29,7 +29,7 @@ fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
         &config,
         &Instance { public_keys: vec!["ssh-rsa AAAAcloud".into()], ..Instance::default() },
         &Distro::named("debian"),
-        &mut Report::new(),
+        &Problems::new(),
     ))
 }
 
@@ -178,8 +178,8 @@ fn alpine_without_shadow_follows_busybox_for_system_users() {
             root.write("/usr/sbin/useradd", "", Attr::root(0o755)).unwrap();
         }
         let config = yaml::parse("t", config).unwrap();
-        let (instance, distro, mut report) = (Instance::default(), Distro::named("alpine"), Report::new());
-        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report)).unwrap();
+        let (instance, distro, report) = (Instance::default(), Distro::named("alpine"), Problems::new());
+        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
         let fields = |name: &str| {
             let passwd = root.text("/etc/passwd");
             let line = passwd.lines().find(|l| l.starts_with(&format!("{name}:"))).unwrap().to_owned();

@@ -4,7 +4,7 @@ use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::base::file_url::file_path;
 use crate::base::gzip;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::root::Content;
 use std::fmt::Display;
@@ -45,7 +45,7 @@ pub(super) const MAX_CONTENTS: usize = 24 << 20;
 ///
 /// # Errors
 /// It is not a string, cannot be decoded, or is larger than `limit`.
-pub(super) fn inline(map: &Map, limit: usize, label: &dyn Display, report: &mut Report) -> Result<Option<Content>> {
+pub(super) fn inline(map: &Map, limit: usize, label: &dyn Display, report: &Problems) -> Result<Option<Content>> {
     let value = match map.get("content") {
         None | Some(Value::Null) => return Ok(None),
         Some(value @ (Value::String(_) | Value::Bytes(_))) => value.clone(),
@@ -89,7 +89,7 @@ pub(super) fn inline(map: &Map, limit: usize, label: &dyn Display, report: &mut 
 }
 
 /// Checks base64; as in Python, characters outside its alphabet are ignored.
-fn check_base64(bytes: &[u8], label: &dyn Display, report: &mut Report) -> Result<()> {
+fn check_base64(bytes: &[u8], label: &dyn Display, report: &Problems) -> Result<()> {
     let letters = bytes.iter().filter(|b| base64::is_letter(**b)).count();
     let others = bytes.iter().filter(|b| **b == b'=' || b.is_ascii_whitespace()).count();
     if letters + others < bytes.len() {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn decoded(text: &str) -> Result<Option<Vec<u8>>> {
-        inline(yaml::parse("t", text).unwrap().as_map().unwrap(), MAX_CONTENTS, &"entry", &mut Report::new())
+        inline(yaml::parse("t", text).unwrap().as_map().unwrap(), MAX_CONTENTS, &"entry", &Problems::new())
             .map(|content| content.map(|c| c.to_vec()))
     }
 

@@ -34,7 +34,7 @@ pub use content::gunzip;
 use super::Module;
 use crate::base::budget;
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
@@ -377,9 +377,10 @@ impl Owner {
 /// The names of the users and groups that this cloud-config makes, those that only a user's own `groups` name too.
 fn made(cx: &mut Context) -> HashSet<String> {
     // The module users_groups reports what is wrong with them.
-    let report = std::mem::take(cx.report);
+    let known = cx.report.take();
     let users = Users::of(cx);
-    *cx.report = report;
+    cx.report.take();
+    cx.report.absorb(known);
     let mut made = HashSet::new();
     for (name, user) in users.users {
         made.insert(name);
@@ -395,7 +396,7 @@ fn made(cx: &mut Context) -> HashSet<String> {
 
 /// `permissions`: a string is octal; a number is used as it is, as in cloud-init. A value that is no mode and becomes 0 there (0.5,
 /// false) sets none there either: the file has the mode `unset`. Any other wrong value is [`PRIVATE_MODE`]: the content may be a secret.
-fn mode(entry: &Entry, unset: u32, report: &mut Report) -> u32 {
+fn mode(entry: &Entry, unset: u32, report: &Problems) -> u32 {
     let value = match entry.map.get("permissions") {
         None | Some(Value::Null) => return DEFAULT_MODE,
         Some(value) => value,
@@ -586,9 +587,9 @@ mod tests {
         )
         .unwrap();
         let dir = TempDir::new("owner-in-passwd");
-        let (mut root, mut report) = (Root::open(&dir.0, Use::Plan).unwrap(), Report::new());
+        let (mut root, report) = (Root::open(&dir.0, Use::Plan).unwrap(), Problems::new());
         let (instance, distro) = (Instance::default(), Distro::named("debian"));
-        let result = before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
+        let result = before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report));
         assert!(result.unwrap_err().to_string().starts_with("write_files: entry 1 (/a)"));
         assert_eq!(["/a", "/b"].map(|path| root.stat(path).unwrap().attr.uid), [0, 33]);
     }
@@ -603,10 +604,10 @@ mod tests {
         )
         .unwrap();
         let dir = TempDir::new("made");
-        let (mut root, mut report) = (Root::open(&dir.0, Use::Plan).unwrap(), Report::new());
+        let (mut root, report) = (Root::open(&dir.0, Use::Plan).unwrap(), Problems::new());
         report.warn("kept");
         let (instance, distro) = (Instance::default(), Distro::named("debian"));
-        let made = made(&mut Context::new(&mut root, &config, &instance, &distro, &mut report));
+        let made = made(&mut Context::new(&mut root, &config, &instance, &distro, &report));
         let mut made: Vec<&str> = made.iter().map(String::as_str).collect();
         made.sort_unstable();
         assert_eq!(made.join(" "), "adm alice bob cloud debian dev eve ops staff web x y");

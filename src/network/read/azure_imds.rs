@@ -4,7 +4,7 @@ use super::config;
 use super::format::{Format, Syntax};
 use crate::base::error::{Error, Result};
 use crate::base::manual;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::network::mac::Macs;
 use crate::network::model::Network;
@@ -26,7 +26,7 @@ const METRIC: i64 = 100;
 ///
 /// # Errors
 /// As [`to_v2`].
-fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+fn read(document: &str, value: &Value, macs: &Macs, report: &Problems) -> Result<Network> {
     config::read(document, &to_v2(value)?, macs, report)
 }
 

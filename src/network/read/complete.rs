@@ -1,6 +1,6 @@
 //! The last step of reading: establishes what holds for every model, whatever format it was read from.
 
-use super::fields::Problems;
+use crate::base::problem::About;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::model::{DeviceType, Interface, Network, Route};
@@ -14,14 +14,14 @@ pub const MAX_INTERFACES: usize = 4096;
 pub const MAX_VLAN: u16 = 4094;
 
 /// Reports that there are more devices than [`MAX_INTERFACES`].
-pub fn too_many(problems: &Problems) {
+pub fn too_many(problems: About<'_>) {
     problems.warn(format_args!("more than {MAX_INTERFACES} devices; the others are ignored"));
 }
 
 /// Completes the model: names are unique (the last configuration of a device takes precedence, as in cloud-init), no device is a
 /// member or link of itself, and each device that another refers to exists. `routes` name no interface, and are given to the one
 /// that reaches the gateway.
-pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
+pub fn complete(network: &mut Network, routes: Vec<Route>, problems: About<'_>) {
     let mut places: HashMap<String, usize> = HashMap::new();
     for interface in std::mem::take(&mut network.interfaces) {
         match places.get(&interface.name).and_then(|place| network.interfaces.get_mut(*place)) {
@@ -70,8 +70,10 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
             subnet.routes.retain_mut(|route| settle(route, name, problems));
             let v6 = subnet.is_v6();
             if let Some(peer) = subnet.pointopoint.take_if(|peer| peer.is_v6() != v6) {
-                problems
-                    .warn(format_args!("{name}: the peer {peer} is of another family than its address; it is ignored"));
+                problems.warn_key(
+                    name,
+                    format_args!("the peer {peer} is of another family than its address; it is ignored"),
+                );
             }
         }
     }
@@ -80,7 +82,7 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: &Problems) 
 
 /// Reports routes by gateways that no address of the interface reaches: the kernel refuses them, and systemd-networkd stays
 /// "configuring". Nothing is known of an interface without addresses of the family, or with those of a lease or of a router.
-fn report_unreached(interface: &Interface, problems: &Problems) {
+fn report_unreached(interface: &Interface, problems: About<'_>) {
     let is_known = |v6: bool| {
         let has_lease = if v6 { interface.is_automatic_v6() } else { interface.dhcp4() };
         !has_lease && interface.addresses().any(|address| address.is_v6() == v6)
@@ -97,33 +99,33 @@ fn report_unreached(interface: &Interface, problems: &Problems) {
             continue;
         };
         if (if via.is_v6() { known6 } else { known4 }) && reached.find(via).is_none() {
-            let name = &interface.name;
-            problems.warn(format_args!(
-                "{name}: no address of {name} reaches {via}, the gateway of a route to {}; on-link: true makes it one of the link",
-                route.to
-            ));
+            let (name, to) = (&interface.name, &route.to);
+            let why = format_args!(
+                "no address of {name} reaches {via}, the gateway of a route to {to}; on-link: true makes it one of the link"
+            );
+            problems.warn_key(name, why);
         }
     }
 }
 
 /// Removes the device itself, and members that belong to another device: the kernel allows one master for each.
-fn keep_own(name: &str, members: &mut Vec<String>, taken: &mut HashSet<String>, problems: &Problems) {
+fn keep_own(name: &str, members: &mut Vec<String>, taken: &mut HashSet<String>, problems: About<'_>) {
     members.retain(|member| {
         let is_free = member == name || taken.insert(member.clone());
         if !is_free {
-            problems.warn(format_args!("{name}: {member} is a member already; it is ignored"));
+            problems.warn_key(name, format_args!("{member} is a member already; it is ignored"));
         }
         is_free && member != name
     });
 }
 
 /// Removes a bond's parameters that name a port which it does not have: netplan refuses the whole file for one.
-fn check_ports(name: &str, interfaces: &[String], params: &mut Map, problems: &Problems) {
+fn check_ports(name: &str, interfaces: &[String], params: &mut Map, problems: About<'_>) {
     for key in ["primary", "active_slave"] {
         let named = params.get(key).and_then(Value::text).unwrap_or_default();
         let is_port = |word: &str| interfaces.iter().any(|port| port == word);
         if !interfaces.is_empty() && !named.is_empty() && !named.split_whitespace().any(is_port) {
-            problems.warn(format_args!("{name}: its parameter {key} names no port of the bond; it is ignored"));
+            problems.warn_key(name, format_args!("its parameter {key} names no port of the bond; it is ignored"));
             params.remove(key);
         }
     }
@@ -134,8 +136,8 @@ const TYPES_WITHOUT_GATEWAY: &[&str] = &["blackhole", "prohibit", "throw", "unre
 
 /// Changes a route to one that the kernel takes. Some stacks hand a route to the kernel as it is and hide the refusal, others refuse
 /// the whole file. False if there is no such route.
-fn settle(route: &mut Route, name: &str, problems: &Problems) -> bool {
-    let remove = |key: &str, why: &str| problems.warn(format_args!("{name}: a route {why}; its {key} is ignored"));
+fn settle(route: &mut Route, name: &str, problems: About<'_>) -> bool {
+    let remove = |key: &str, why: &str| problems.warn_key(name, format_args!("a route {why}; its {key} is ignored"));
     // An unspecified gateway means none, as for ip-route(8).
     route.via = route.via.take().filter(|via| !via.addr().is_unspecified());
     let has_no_gateway = route.route_type.as_deref().is_some_and(|t| TYPES_WITHOUT_GATEWAY.contains(&t));
@@ -151,14 +153,14 @@ fn settle(route: &mut Route, name: &str, problems: &Problems) -> bool {
     // The kernel has IPv4 routes by IPv6 gateways, and none the other way.
     let is_possible = !route.to.is_v6() || route.via.as_ref().is_none_or(Ip::is_v6);
     if !is_possible {
-        problems.warn(format_args!("{name}: a route to {} by an IPv4 gateway; it is ignored", route.to));
+        problems.warn_key(name, format_args!("a route to {} by an IPv4 gateway; it is ignored", route.to));
     }
     is_possible
 }
 
 /// Gives each route to the first interface with an address in the gateway's network, else to the first one
 /// with static addresses, else to the first one that is configured at all.
-fn distribute(network: &mut Network, routes: Vec<Route>, problems: &Problems) {
+fn distribute(network: &mut Network, routes: Vec<Route>, problems: About<'_>) {
     if routes.is_empty() {
         return;
     }
@@ -239,9 +241,9 @@ mod tests {
         ] {
             let text = format!("version: 2\nethernets: {{e: {device}}}");
             let input = crate::document::yaml::parse("t", &text).unwrap();
-            let mut report = crate::base::report::Report::new();
-            crate::network::read::config::read("t", &input, &crate::network::Macs::default(), &mut report).unwrap();
-            let warnings = report.texts(crate::base::report::Severity::Warning);
+            let report = crate::base::problem::Problems::new();
+            crate::network::read::config::read("t", &input, &crate::network::Macs::default(), &report).unwrap();
+            let warnings = report.texts(crate::base::problem::Severity::Warning);
             assert_eq!(warnings.iter().any(|w| w.contains("e: no address of e reaches ")), is_reported, "{device}");
         }
     }

@@ -5,7 +5,7 @@ use super::format::{Format, Syntax};
 use super::{v1, v2};
 use crate::base::error::{Error, Result};
 use crate::base::manual;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::network::mac::Macs;
 use crate::network::model::Network;
@@ -26,7 +26,7 @@ fn recognises(document: &Value) -> bool {
 ///
 /// # Errors
 /// The document is neither. A mistake inside it is reported and skipped.
-pub fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+pub fn read(document: &str, value: &Value, macs: &Macs, report: &Problems) -> Result<Network> {
     let Some(map) = value.as_map().map(inner) else {
         return Err(Error::new(format!(
             "{document}: expected a mapping with version 1 or 2 and a network configuration, found {}",

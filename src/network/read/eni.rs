@@ -4,7 +4,7 @@ use super::format::{Format, Syntax, text};
 use super::v1;
 use crate::base::error::Result;
 use crate::base::manual;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::network::mac::Macs;
 use crate::network::model::Network;
@@ -26,13 +26,13 @@ fn recognises(document: &Value) -> bool {
 ///
 /// # Errors
 /// The document is not a text.
-fn read(document: &str, value: &Value, _: &Macs, report: &mut Report) -> Result<Network> {
+fn read(document: &str, value: &Value, _: &Macs, report: &Problems) -> Result<Network> {
     let entries = to_v1(text(document, value)?, report);
     Ok(v1::read(&entries, report))
 }
 
-fn warn(report: &mut Report, text: impl fmt::Display) {
-    report.warn(format_args!("/etc/network/interfaces: {text}; it is ignored"));
+fn warn(report: &Problems, text: impl fmt::Display) {
+    report.about("/etc/network/interfaces").warn(format_args!("{text}; it is ignored"));
 }
 
 /// A stanza's options in their order; a key may occur several times.
@@ -48,7 +48,7 @@ struct Device {
 }
 
 /// The text as the entries of version 1.
-fn to_v1(text: &str, report: &mut Report) -> Vec<Value> {
+fn to_v1(text: &str, report: &Problems) -> Vec<Value> {
     let Parsed { auto, hotplug, stanzas } = parse(text, report);
     let mut devices: Vec<Device> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -85,7 +85,7 @@ struct Parsed {
     stanzas: Vec<(Vec<String>, Options)>,
 }
 
-fn parse(text: &str, report: &mut Report) -> Parsed {
+fn parse(text: &str, report: &Problems) -> Parsed {
     let mut parsed = Parsed::default();
     // Whether the lines belong to the last stanza.
     let mut in_stanza = false;
@@ -181,7 +181,7 @@ impl Device {
         Device { name: name.to_owned(), entry, subnets: Vec::new(), ports: Vec::new(), params: Map::new() }
     }
 
-    fn stanza(&mut self, family: &str, method: &str, control: &str, options: Options, report: &mut Report) {
+    fn stanza(&mut self, family: &str, method: &str, control: &str, options: Options, report: &Problems) {
         let subnet_type = match (family, method) {
             ("inet" | "inet6", "loopback") => "loopback",
             ("inet" | "inet6", "static") => "static",
@@ -205,7 +205,7 @@ impl Device {
         self.subnets.push(subnet.into());
     }
 
-    fn option(&mut self, key: &str, value: &str, subnet: &mut Map, routes: &mut Vec<Value>, report: &mut Report) {
+    fn option(&mut self, key: &str, value: &str, subnet: &mut Map, routes: &mut Vec<Value>, report: &Problems) {
         let words = || Value::List(value.split_whitespace().map(Value::from).collect());
         match key.replace('_', "-").as_str() {
             "address" | "netmask" | "gateway" | "broadcast" | "pointopoint" | "scope" | "metric" => {
@@ -300,7 +300,7 @@ mod tests {
     use crate::network::model::{Control, DeviceType, Method};
 
     fn read(text: &str) -> Network {
-        super::read("t", &text.into(), &Macs::default(), &mut Report::new()).unwrap()
+        super::read("t", &text.into(), &Macs::default(), &Problems::new()).unwrap()
     }
 
     #[test]

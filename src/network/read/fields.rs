@@ -1,43 +1,15 @@
 //! Reads a mapping key by key. A value of the wrong type is reported with its path and ignored.
 
-use crate::base::report::Report;
+use crate::base::problem::About;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::model::is_valid_name;
-use std::cell::RefCell;
-use std::fmt;
-
-/// The problems found while reading one document, shared by all of its [`Fields`].
-#[derive(Default)]
-pub struct Problems(RefCell<Report>);
-
-impl Problems {
-    /// Adds a warning.
-    pub fn warn(&self, text: impl fmt::Display) {
-        self.0.borrow_mut().warn(format_args!("network configuration: {text}"));
-    }
-
-    /// Adds a use of something deprecated.
-    pub fn deprecated(&self, text: impl fmt::Display) {
-        self.0.borrow_mut().deprecated(text);
-    }
-
-    /// Adds a warning about an ignored value: the expected value, and the one found.
-    pub fn reject(&self, path: &str, expected: &str, found: &str) {
-        self.warn(format_args!("{path}: expected {expected}, found {found}; it is ignored"));
-    }
-
-    /// Everything found.
-    pub fn into_report(self) -> Report {
-        self.0.into_inner()
-    }
-}
 
 /// The keys of one mapping that have not been read yet.
 pub struct Fields<'p> {
     path: String,
     map: Map,
-    problems: &'p Problems,
+    problems: About<'p>,
 }
 
 /// Whether a text can be part of a line of a configuration file.
@@ -56,7 +28,7 @@ pub fn mac_of_number(number: i64) -> Option<String> {
 
 impl<'p> Fields<'p> {
     /// The mapping at `path` of the document. A value that is not a mapping is reported; null is an empty mapping.
-    pub fn new(path: impl Into<String>, value: Value, problems: &'p Problems) -> Option<Fields<'p>> {
+    pub fn new(path: impl Into<String>, value: Value, problems: About<'p>) -> Option<Fields<'p>> {
         let path = path.into();
         match value {
             Value::Map(map) => Some(Fields { path, map, problems }),
@@ -79,7 +51,7 @@ impl<'p> Fields<'p> {
     }
 
     /// Where to report problems that are not about the type of a value.
-    pub fn problems(&self) -> &'p Problems {
+    pub fn problems(&self) -> About<'p> {
         self.problems
     }
 
@@ -153,10 +125,8 @@ impl<'p> Fields<'p> {
         let number = self.map.get(key).and_then(Value::as_int).and_then(mac_of_number);
         if let Some(mac) = &number {
             self.map.insert(key, mac.as_str());
-            self.problems.warn(format_args!(
-                "{}: {mac} is a number to YAML unless it is quoted; it is taken as the address",
-                self.path_of(key)
-            ));
+            let why = format_args!("{mac} is a number to YAML unless it is quoted; it is taken as the address");
+            self.problems.warn_key(&self.path_of(key), why);
         }
         self.text(key).map(|mac| mac.to_ascii_lowercase())
     }
@@ -249,7 +219,7 @@ impl<'p> Fields<'p> {
     /// Reports what has not been read as unknown.
     pub fn finish(self) {
         for (key, _) in self.map.iter().filter(|(_, v)| !v.is_null()) {
-            self.problems.warn(format_args!("{}.{key}: not known; it is ignored", self.path));
+            self.problems.warn_key(&self.path_of(key), "not known; it is ignored");
         }
     }
 }

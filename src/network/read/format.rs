@@ -2,11 +2,12 @@
 
 use crate::base::budget;
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Size, Value, json, yaml};
 use crate::machine::nic::{MAX_DEVICE_NAME, is_name};
 use crate::network::mac::Macs;
 use crate::network::model::Network;
+use crate::network::model::ORIGIN;
 
 /// The most values of a network configuration that are used: 4,096 devices have fewer. What a stack gets of each takes up to
 /// [`NODE_COST`] bytes, for which there may be less room.
@@ -25,7 +26,7 @@ pub struct Format {
     pub recognises: fn(&Value) -> bool,
     /// Reads a document, which has this name in messages. A mistake in it is reported and skipped if
     /// possible.
-    pub reader: fn(&str, &Value, &Macs, &mut Report) -> Result<Network>,
+    pub reader: fn(&str, &Value, &Macs, &Problems) -> Result<Network>,
 }
 
 /// The syntax of a format.
@@ -56,11 +57,11 @@ impl Format {
     ///
     /// # Errors
     /// The document is not of this format.
-    pub fn read(&self, name: &str, document: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+    pub fn read(&self, name: &str, document: &Value, macs: &Macs, report: &Problems) -> Result<Network> {
         let fits = |nodes: &usize| budget::check(nodes * NODE_COST).is_ok();
         let max = MAX_NODES.into_iter().find(fits).unwrap_or(0);
         let document = if Size::of(document).nodes > max {
-            report.warn(format_args!("{name}: it has more than {max} values: the last are ignored"));
+            report.about(name).warn(format_args!("it has more than {max} values: the last are ignored"));
             &cut_to(document, &mut { max })
         } else {
             document
@@ -71,7 +72,7 @@ impl Format {
             // A device that is found by its MAC address is configured under the name that it has.
             interface.rename &= interface.matching.mac.is_none();
             let kept = if interface.is_named() { "" } else { KEPT };
-            report.warn(format_args!("network configuration: {why}{kept}"));
+            report.about(ORIGIN).warn(format_args!("{why}{kept}"));
         }
         Ok(network)
     }

@@ -5,7 +5,7 @@ use super::format::{Format, Syntax, text};
 use super::v1;
 use crate::base::error::{Error, Result};
 use crate::base::manual;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::machine::{Cmdline, beneath};
 use crate::network::mac::Macs;
@@ -24,7 +24,7 @@ pub static FORMAT: Format = Format {
 ///
 /// # Errors
 /// The file names no device; or the document is not a text.
-fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+fn read(document: &str, value: &Value, macs: &Macs, report: &Problems) -> Result<Network> {
     let file = (document.to_owned(), text(document, value)?.to_owned());
     let entries = entries(&[file], |name| macs.mac(name).map(str::to_owned), report);
     if entries.is_empty() {
@@ -46,7 +46,7 @@ pub fn of_initramfs(
     run: &Path,
     cmdline: &Cmdline,
     mac: impl Fn(&str) -> Option<String>,
-    report: &mut Report,
+    report: &Problems,
 ) -> Option<Value> {
     let by_cmdline = cmdline.words().any(|w| w.starts_with("ip=") || w.starts_with("ip6="));
     if !by_cmdline && !beneath::exists(run, ISCSI) {
@@ -56,7 +56,7 @@ pub fn of_initramfs(
 }
 
 /// The files in `run` as version 1, whatever configured the network. None if there are no files.
-pub fn left_by_initramfs(run: &Path, mac: impl Fn(&str) -> Option<String>, report: &mut Report) -> Option<Value> {
+pub fn left_by_initramfs(run: &Path, mac: impl Fn(&str) -> Option<String>, report: &Problems) -> Option<Value> {
     let mut names = beneath::names(run, ".");
     names.retain(|n| (n.starts_with("net-") || n.starts_with("net6-")) && n.ends_with(".conf"));
     names.sort();
@@ -68,12 +68,12 @@ pub fn left_by_initramfs(run: &Path, mac: impl Fn(&str) -> Option<String>, repor
 }
 
 /// The entries of version 1 from the files' names and texts. A device may have several files, one for each family.
-fn entries(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>, report: &mut Report) -> Vec<Value> {
+fn entries(files: &[(String, String)], mac: impl Fn(&str) -> Option<String>, report: &Problems) -> Vec<Value> {
     let mut entries: Vec<(String, Map)> = Vec::new();
     for (file, text) in files {
         let data = variables(text);
         let Some(name) = device(&data) else {
-            report.warn(format_args!("{file}: expected DEVICE or DEVICE6; the file is ignored"));
+            report.about(file).warn("expected DEVICE or DEVICE6; the file is ignored");
             continue;
         };
         let new = subnets(file, &data, report);
@@ -119,7 +119,7 @@ fn get<'a>(data: &'a Variables, key: &str) -> Option<&'a str> {
     data.iter().rev().find(|(k, v)| k == key && !v.is_empty()).map(|(_, v)| v.as_str())
 }
 
-fn subnets(file: &str, data: &Variables, report: &mut Report) -> Vec<Value> {
+fn subnets(file: &str, data: &Variables, report: &Problems) -> Vec<Value> {
     let default = get(data, "PROTO").or(get(data, "IPV6PROTO"));
     let default = default.unwrap_or(if get(data, "filename").is_some() { "dhcp" } else { "none" });
     let mut out = Vec::new();
@@ -131,7 +131,7 @@ fn subnets(file: &str, data: &Variables, report: &mut Report) -> Vec<Value> {
             ("dhcp6", _) | ("dhcp", "IPV6") => "dhcp6",
             ("dhcp" | "both" | "on" | "any", _) => "dhcp4",
             _ => {
-                report.warn(format_args!("{file}: PROTO: expected dhcp, static, off or none; the address is ignored"));
+                report.about(file).warn_key("PROTO", "expected dhcp, static, off or none; the address is ignored");
                 continue;
             }
         };
@@ -177,7 +177,7 @@ mod tests {
     fn v1(files: &[(&str, &str)]) -> Option<String> {
         let files: Vec<(String, String)> = files.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
         let mac = |n: &str| (n == "eth0").then(|| "14:02:ec:42:48:00".into());
-        let entries = entries(&files, mac, &mut Report::new());
+        let entries = entries(&files, mac, &Problems::new());
         (!entries.is_empty()).then(|| json::to_string(&Value::List(entries)))
     }
 
@@ -198,8 +198,7 @@ mod tests {
     fn reads_files_only_if_initramfs_configured_network() {
         let run = crate::base::testing::TempDir::new("klibc");
         std::fs::write(run.0.join("net-eth0.conf"), V4).unwrap();
-        let found =
-            |cmdline: &str| of_initramfs(&run.0, &Cmdline::new(cmdline), |_| None, &mut Report::new()).is_some();
+        let found = |cmdline: &str| of_initramfs(&run.0, &Cmdline::new(cmdline), |_| None, &Problems::new()).is_some();
         assert!(!found("root=/dev/sda quiet"));
         assert!(found("ip=dhcp"));
         std::fs::create_dir(run.0.join("initramfs")).unwrap();

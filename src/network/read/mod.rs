@@ -38,7 +38,7 @@ pub fn recognise(document: &Value) -> Option<&'static Format> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::{Report, Severity};
+    use crate::base::problem::{Problems, Severity};
     use crate::machine::Distro;
     use crate::network::mac::Macs;
     use crate::network::model::Method;
@@ -67,8 +67,8 @@ mod tests {
             let format = by_name(name).unwrap();
             let document = format.parse(name, text).unwrap();
             assert_eq!(recognise(&document).map(|f| f.name), Some(name));
-            let mut report = Report::new();
-            let network = format.read(name, &document, &macs, &mut report).unwrap();
+            let report = Problems::new();
+            let network = format.read(name, &document, &macs, &report).unwrap();
             assert!(report.is_empty(), "{name}: {report:?}");
             for (stack, has) in [
                 ("eni", "inet dhcp\n"),
@@ -79,7 +79,7 @@ mod tests {
             ] {
                 let distro = Distro::named(if stack == "sysconfig" { "rhel" } else { "debian" });
                 let target = Target { distro, ip_tool: true };
-                let files = render::by_name(stack).unwrap().files(&network, &target, &mut Report::new());
+                let files = render::by_name(stack).unwrap().files(&network, &target, &Problems::new());
                 // Azure's interfaces have names of their own; elsewhere the machine's device has the address.
                 let device = if name == "azure-imds" { "eth0" } else { "ens3" };
                 let named = files.iter().any(|f| f.path.contains(device) || f.content.contains(device));
@@ -92,7 +92,7 @@ mod tests {
     fn mistakes_name_the_document() {
         let error = |name: &str, text: &str, macs: &Macs| {
             let format = by_name(name).unwrap();
-            let read = format.parse("file", text).and_then(|d| format.read("file", &d, macs, &mut Report::new()));
+            let read = format.parse("file", text).and_then(|d| format.read("file", &d, macs, &Problems::new()));
             read.unwrap_err().to_string()
         };
         let none = Macs::default();
@@ -106,10 +106,10 @@ mod tests {
     }
 
     fn warnings(format: &str, text: &str) -> Vec<String> {
-        let (format, mut report) = (by_name(format).unwrap(), Report::new());
+        let (format, report) = (by_name(format).unwrap(), Problems::new());
         let document = format.parse("t", text).unwrap();
-        format.read("t", &document, &Macs::default(), &mut report).unwrap();
-        report.texts(Severity::Warning).into_iter().map(str::to_owned).collect()
+        format.read("t", &document, &Macs::default(), &report).unwrap();
+        report.texts(Severity::Warning)
     }
 
     #[test]

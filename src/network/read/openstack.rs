@@ -4,7 +4,7 @@ use super::format::{Format, Syntax};
 use super::v1;
 use crate::base::error::{Error, Result};
 use crate::base::manual;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::{Map, Value};
 use crate::machine::nic::MAX_DEVICE_NAME;
@@ -35,7 +35,7 @@ pub static FORMAT: Format = Format {
 ///
 /// # Errors
 /// The document is not a mapping; or no device will appear later, and a link has no name and no device has its MAC address.
-fn read(_: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+fn read(_: &str, value: &Value, macs: &Macs, report: &Problems) -> Result<Network> {
     let converted = Converter::run(value, macs, report)?;
     if macs.is_complete() {
         converted.check_names()?;
@@ -70,14 +70,14 @@ fn leave_to_advertisements(interface: &mut Interface) {
 ///
 /// # Errors
 /// The document is not a mapping; a link has no name and no device has its MAC address.
-pub fn to_v1(value: &Value, macs: &Macs, report: &mut Report) -> Result<Value> {
+pub fn to_v1(value: &Value, macs: &Macs, report: &Problems) -> Result<Value> {
     let converted = Converter::run(value, macs, report)?;
     converted.check_names()?;
     Ok(Map::from_iter([("version", Value::Int(1)), ("config", converted.config.into())]).into())
 }
 
-fn warn(report: &mut Report, text: impl fmt::Display) {
-    report.warn(format_args!("{DOCUMENT}: {text}; it is ignored"));
+fn warn(report: &Problems, text: impl fmt::Display) {
+    report.about(DOCUMENT).warn(format_args!("{text}; it is ignored"));
 }
 
 #[derive(Default)]
@@ -94,7 +94,7 @@ struct Converter {
 }
 
 impl Converter {
-    fn run(value: &Value, macs: &Macs, report: &mut Report) -> Result<Converter> {
+    fn run(value: &Value, macs: &Macs, report: &Problems) -> Result<Converter> {
         if value.as_map().is_none() {
             return Err(Error::new(format!("{DOCUMENT}: expected a mapping, found {}", value.kind())));
         }
@@ -127,7 +127,7 @@ impl Converter {
     }
 
     /// Finds the name of a link that is not a VLAN.
-    fn name(&mut self, link: &Map, macs: &Macs, report: &mut Report) {
+    fn name(&mut self, link: &Map, macs: &Macs, report: &Problems) {
         let (Some(id), link_type) = (text(link, "id"), text(link, "type").unwrap_or_default()) else {
             warn(report, "a link without an id");
             return;
@@ -178,7 +178,7 @@ impl Converter {
         self.names.get(id).cloned().unwrap_or_else(|| id.to_owned())
     }
 
-    fn link(&mut self, link: &Map, networks: &Networks, macs: &Macs, report: &mut Report) {
+    fn link(&mut self, link: &Map, networks: &Networks, macs: &Macs, report: &Problems) {
         let Some(id) = text(link, "id") else { return };
         let mut entry = Map::new();
         if let Some(mtu) = link.get("mtu") {
@@ -259,7 +259,7 @@ fn by_link(networks: Vec<&Map>) -> Networks<'_> {
 
 /// A network as a subnet, and whether to accept router advertisements: with a static IPv6 address they would
 /// add another one, but with DHCPv6 they announce the default route.
-fn subnet(network: &Map, report: &mut Report) -> Option<(Value, Option<bool>)> {
+fn subnet(network: &Map, report: &Problems) -> Option<(Value, Option<bool>)> {
     let network_type = text(network, "type").unwrap_or_default();
     let method = match network_type.as_str() {
         "ipv4_dhcp" => "dhcp4",
@@ -347,11 +347,11 @@ mod tests {
     use crate::document::json;
 
     fn read(value: &Value, macs: &Macs) -> Result<Network> {
-        super::read("t", value, macs, &mut Report::new())
+        super::read("t", value, macs, &Problems::new())
     }
 
     fn to_v1(value: &Value, macs: &Macs) -> Result<Value> {
-        super::to_v1(value, macs, &mut Report::new())
+        super::to_v1(value, macs, &Problems::new())
     }
 
     fn parse(text: &str) -> Value {

@@ -1,11 +1,12 @@
 //! Version 1 (cloud-init's "Networking config Version 1").
 
 use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
-use super::fields::{Fields, Problems};
-use crate::base::report::Report;
+use super::fields::Fields;
+use crate::base::problem::{About, Problems};
 use crate::base::text::quoted;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
+use crate::network::model::ORIGIN;
 use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
 use crate::network::parameters;
 use std::collections::HashMap;
@@ -25,14 +26,11 @@ const METHODS: &[(&str, Method)] = &[
 ];
 
 /// Reads the list below `config:`. A mistake in it is reported and skipped.
-pub fn read(config: &[Value], report: &mut Report) -> Network {
-    let problems = Problems::default();
-    let network = network(config, &problems);
-    report.absorb(problems.into_report());
-    network
+pub fn read(config: &[Value], report: &Problems) -> Network {
+    network(config, report.about(ORIGIN))
 }
 
-fn network(config: &[Value], problems: &Problems) -> Network {
+fn network(config: &[Value], problems: About<'_>) -> Network {
     let mut network = Network::default();
     let mut routes = Vec::new();
     // Name servers for one interface, whose entry may come later.
@@ -126,7 +124,8 @@ fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
         && own != device
     {
         let name = &new.name;
-        f.problems().warn(format_args!("{name}: the MTU {own} of its subnet takes precedence over its own, {device}"));
+        f.problems()
+            .warn_key(name, format_args!("the MTU {own} of its subnet takes precedence over its own, {device}"));
         new.mtu = Some(own);
     }
     new.extra = f.rest();

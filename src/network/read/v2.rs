@@ -1,14 +1,15 @@
 //! Version 2: netplan's YAML (netplan.readthedocs.io, "YAML configuration"; cloud-init's "Networking config Version 2").
 
 use super::complete::{MAX_INTERFACES, MAX_VLAN, complete, too_many};
-use super::fields::{Fields, Problems, mac_of_number};
+use super::fields::{Fields, mac_of_number};
 use super::format::{KEPT, impossible};
 use crate::base::deprecated;
-use crate::base::report::Report;
+use crate::base::problem::{About, Problems};
 use crate::document::{Map, Value};
 use crate::machine::nic::is_name;
 use crate::network::address::{Cidr, Ip};
 use crate::network::mac::{Macs, is_infiniband_mac};
+use crate::network::model::ORIGIN;
 use crate::network::model::{
     DeviceType, DhcpOverrides, Dns, Interface, Match, Method, Network, Route, Rule, Subnet, is_valid_name,
 };
@@ -67,16 +68,15 @@ pub fn is(map: &Map) -> bool {
 }
 
 /// Reads the mapping below `network:`. A mistake in it is reported and skipped.
-pub fn read(config: &Map, macs: &Macs, report: &mut Report) -> Network {
-    let problems = Problems::default();
-    let mut network = network(config, macs, &problems);
+pub fn read(config: &Map, macs: &Macs, report: &Problems) -> Network {
+    let problems = report.about(ORIGIN);
+    let mut network = network(config, macs, problems);
     refer_by_name(&mut network);
-    complete(&mut network, Vec::new(), &problems);
-    report.absorb(problems.into_report());
+    complete(&mut network, Vec::new(), problems);
     network
 }
 
-fn network(config: &Map, macs: &Macs, problems: &Problems) -> Network {
+fn network(config: &Map, macs: &Macs, problems: About<'_>) -> Network {
     let mut given = config.clone();
     restore_texts(&mut given);
     let mut network = Network { v2: Some(given), ..Network::default() };

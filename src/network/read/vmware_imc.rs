@@ -4,7 +4,7 @@ use super::config;
 use super::format::{Format, Syntax, text};
 use crate::base::error::{Error, Result};
 use crate::base::manual;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, prefix_of};
 use crate::network::mac::Macs;
@@ -28,7 +28,7 @@ const MAX_ITEMS: usize = 256;
 ///
 /// # Errors
 /// As [`to_v2`]; or the document is not a text.
-fn read(document: &str, value: &Value, macs: &Macs, report: &mut Report) -> Result<Network> {
+fn read(document: &str, value: &Value, macs: &Macs, report: &Problems) -> Result<Network> {
     config::read(document, &to_v2(text(document, value)?, macs)?, macs, report)
 }
 

@@ -16,7 +16,7 @@ mod udev;
 pub use renderer::{Exists, File, HEADER, Owned, Renderer, Target};
 
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::machine::Distro;
 
@@ -62,7 +62,7 @@ pub fn choose(
     exists: &Exists,
     target: &Target,
     configured: Option<&[String]>,
-    report: &mut Report,
+    report: &Problems,
 ) -> Result<&'static Renderer> {
     let mut order = Vec::new();
     for name in configured.unwrap_or_default() {
@@ -101,7 +101,7 @@ pub fn names() -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Severity;
+    use crate::base::problem::Severity;
     use crate::document::Value;
     use crate::machine::Nic;
     use crate::network::names;
@@ -109,20 +109,20 @@ mod tests {
 
     #[test]
     fn chooses_the_first_available_stack() {
-        let chosen = |distro: &str, paths: &[&str], configured: Option<&[String]>, report: &mut Report| {
+        let chosen = |distro: &str, paths: &[&str], configured: Option<&[String]>, report: &Problems| {
             choose(&|p: &str| paths.contains(&p), &target(distro), configured, report).map(|r| r.name)
         };
-        let mut report = Report::new();
+        let report = Problems::new();
         // A minimal root has no `ip`.
         let networkd = ["/usr/bin/systemctl", "/usr/lib/systemd/systemd-networkd"];
         let both = [&networkd[..], &["/usr/sbin/netplan"]].concat();
-        assert_eq!(chosen("debian", &networkd, None, &mut report), Ok("networkd"));
-        assert_eq!(chosen("ubuntu", &both, None, &mut report), Ok("netplan"));
-        let error = chosen("debian", &[], None, &mut report).unwrap_err().to_string();
+        assert_eq!(chosen("debian", &networkd, None, &report), Ok("networkd"));
+        assert_eq!(chosen("ubuntu", &both, None, &report), Ok("netplan"));
+        let error = chosen("debian", &[], None, &report).unwrap_err().to_string();
         assert!(error.contains("netplan, eni, networkd"), "{error}");
         assert!(report.is_empty());
         let own = ["odd".to_owned(), "networkd".to_owned()];
-        assert_eq!(chosen("ubuntu", &both, Some(&own), &mut report), Ok("networkd"));
+        assert_eq!(chosen("ubuntu", &both, Some(&own), &report), Ok("networkd"));
         assert!(report.texts(Severity::Warning)[0].contains("found \"odd\""), "{report:?}");
     }
 
@@ -135,8 +135,8 @@ mod tests {
         let up = [nic("a", ""), nic("b", ""), nic("none", ""), nic("eth3", "52:54:00:00:00:0d")];
         network.keep(&|interface| up.iter().any(|nic| names::is_device(interface, nic)));
         let files = |renderer: &Renderer, distro: &str| {
-            let mut report = Report::new();
-            let files = renderer.files(&network, &crate::network::testing::target(distro), &mut report);
+            let report = Problems::new();
+            let files = renderer.files(&network, &crate::network::testing::target(distro), &report);
             let all = files.iter().map(|f| format!("{}\n{}", f.path, f.content)).collect::<String>();
             let reported = report.entries().iter().filter(|e| e.to_string().contains("keep_configuration")).count();
             (all, files, reported)
@@ -172,8 +172,8 @@ mod tests {
         );
         let v1 = "version: 1\nconfig: [{type: physical, name: e, keep_configuration: false, subnets: [{type: dhcp, control: manual}]}]";
         let reported = |renderer: &Renderer, distro: &str, text: &str| {
-            let (network, mut report) = (crate::network::testing::network(text), Report::new());
-            let files = renderer.files(&network, &target(distro), &mut report);
+            let (network, report) = (crate::network::testing::network(text), Problems::new());
+            let files = renderer.files(&network, &target(distro), &report);
             let entries = report.entries().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
             (entries, files)
         };

@@ -1,8 +1,9 @@
 //! The common parts of renderers: how one describes itself, the root that it writes for, and its files.
 
 use super::merge::Merge;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::machine::{Distro, Family};
+use crate::network::model::ORIGIN;
 use crate::network::model::{Interface, Network};
 use crate::network::names::DeviceName;
 use crate::root::PROGRAM_FOLDERS;
@@ -80,7 +81,7 @@ pub struct File {
 #[derive(Debug)]
 pub struct Unsupported<'a> {
     stack: &'static str,
-    report: &'a mut Report,
+    report: &'a Problems,
 }
 
 /// The comment at the head of each file.
@@ -100,7 +101,7 @@ impl Renderer {
     }
 
     /// The files for a configuration. Parts that the stack cannot express are reported.
-    pub fn files(&self, network: &Network, target: &Target, report: &mut Report) -> Vec<File> {
+    pub fn files(&self, network: &Network, target: &Target, report: &Problems) -> Vec<File> {
         (self.render)(network, target, &mut Unsupported { stack: self.name, report })
     }
 
@@ -182,13 +183,13 @@ impl Unsupported<'_> {
     /// Reports a key of an interface that the stack cannot express.
     pub fn key(&mut self, interface: &Interface, key: &str) {
         let (stack, name) = (self.stack, &interface.name);
-        self.report.warn(format_args!("network configuration: {stack} cannot express {key} of {name}; it is ignored"));
+        self.report.about(ORIGIN).warn(format_args!("{stack} cannot express {key} of {name}; it is ignored"));
     }
 
     /// Reports what the stack cannot express by its path in the document.
     pub fn path(&mut self, path: &str) {
         let stack = self.stack;
-        self.report.warn(format_args!("network configuration: {stack} cannot express {path}; it is ignored"));
+        self.report.about(ORIGIN).warn(format_args!("{stack} cannot express {path}; it is ignored"));
     }
 
     /// Reports those of the keys that are set.
@@ -200,7 +201,7 @@ impl Unsupported<'_> {
 #[cfg(test)]
 impl<'a> Unsupported<'a> {
     /// For tests of a part of a renderer.
-    pub fn new(report: &'a mut Report) -> Unsupported<'a> {
+    pub fn new(report: &'a Problems) -> Unsupported<'a> {
         Unsupported { stack: "test", report }
     }
 }

@@ -176,7 +176,7 @@ fn eject(live: &mut Live) {
 mod tests {
     use super::super::wire_server::tests::{GOAL_STATE, client};
     use super::*;
-    use crate::base::report::{Report, Severity};
+    use crate::base::problem::{Problems, Severity};
     use crate::base::testing::TempDir;
     use crate::document::{json, xml, yaml};
     use crate::instance::Instance;
@@ -230,7 +230,7 @@ mod tests {
                 }));
             }
             let machine = Machine::read(&self.dir.0);
-            let mut report = Report::new();
+            let report = Problems::new();
             let mut live = Live {
                 root: &mut root,
                 machine: &machine,
@@ -240,7 +240,7 @@ mod tests {
                 failed: None,
                 public_keys: Vec::new(),
                 passwords: Vec::new(),
-                report: &mut report,
+                report: &report,
             };
             let done = provisioned(&mut live);
             root.commit();
@@ -251,7 +251,7 @@ mod tests {
                 (text(&["State"]), text(&["Details", "Description"]))
             };
             let posted = script.sent().iter().filter(|s| s.method == "POST").map(|s| health(&s.body)).collect();
-            let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+            let warnings = report.texts(Severity::Warning);
             (posted, done, warnings)
         }
 

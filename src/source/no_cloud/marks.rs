@@ -1,7 +1,7 @@
 //! How a NoCloud seed is recognised.
 
 use crate::base::deprecated;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::detect::{Facts, Finding, label_reason};
 use crate::document::Value;
 use crate::drive::Files;
@@ -46,7 +46,7 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
 }
 
 /// Reports the old name of a seed at a URL, and a network in ifupdown's form.
-pub fn deprecated(machine: &Machine, instance: &Instance, report: &mut Report) {
+pub fn deprecated(machine: &Machine, instance: &Instance, report: &Problems) {
     let serial = machine.dmi("product_serial").unwrap_or_default();
     let is_old = |line: &str| {
         let mut names = line.split_whitespace().filter_map(|word| word.strip_prefix("ds=")?.split(';').next());

@@ -89,7 +89,7 @@ fn encrypted(key: &str, password: &str, path: &str, run: Run) -> Result<Vec<u8>>
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::{TempDir, skip};
     use crate::document::yaml;
     use crate::instance::Instance;
@@ -150,7 +150,7 @@ mod tests {
         let config = yaml::parse("t", "system_info: {default_user: {name: debian}}").unwrap();
         let mut done = Ok(());
         for _ in 0..2 {
-            let mut report = Report::new();
+            let report = Problems::new();
             let mut live = Live {
                 root: &mut root,
                 machine: &Machine::default(),
@@ -160,7 +160,7 @@ mod tests {
                 failed: None,
                 public_keys: Vec::new(),
                 passwords: passwords.iter().map(|(u, p)| ((*u).to_owned(), (*p).to_owned())).collect(),
-                report: &mut report,
+                report: &report,
             };
             done = done.and(provisioned(&mut live));
         }

@@ -1,6 +1,6 @@
 //! The network of an Oracle instance: the initramfs's configuration for an iSCSI root, plus the metadata's VNICs.
 
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::instance::NetworkData;
 use crate::machine::{Machine, Nic, beneath};
@@ -34,8 +34,8 @@ impl Here {
     pub fn of(machine: &Machine, configure_secondary: bool) -> Here {
         let nics = machine.nics();
         let mac = |name: &str| nics.iter().find(|n| n.name == name).map(|n| n.mac.clone());
-        let mut report = Report::new();
-        let initramfs = klibc::left_by_initramfs(&machine.base.join("run"), mac, &mut report);
+        let report = Problems::new();
+        let initramfs = klibc::left_by_initramfs(&machine.base.join("run"), mac, &report);
         Here {
             failover: nics.iter().filter(|n| is_failover_master(machine, n)).map(|n| n.name.clone()).collect(),
             iscsi_root: has_iscsi_root(machine),

@@ -4,7 +4,7 @@
 //! Follows cloud-init's documentation, "VMware", "Instance data and lazy networks".
 
 use crate::base::deadline::Deadline;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::detect::Guestinfo;
 use crate::document::{Map, Value};
 use crate::instance::instance_data::image_name;
@@ -67,10 +67,10 @@ fn is_awaited(instance: &Instance, family: &str) -> bool {
     instance.metadata.at(&["wait-on-network", family]).is_some_and(Value::is_true)
 }
 
-fn add(of: MetadataOf, instance: &mut Instance, report: &mut Report) {
+fn add(of: MetadataOf, instance: &mut Instance, report: &Problems) {
     let live = of == MetadataOf::ThisSystem;
     let limit = Deadline::after(WAIT);
-    let mut read = || if live { report.keep(own_address::of_links()).unwrap_or_default() } else { Vec::new() };
+    let read = || if live { report.keep(own_address::of_links()).unwrap_or_default() } else { Vec::new() };
     let mut links = read();
     while live && !missing(instance, &links).is_empty() && !limit.passed() {
         std::thread::sleep(Duration::from_secs(1));
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(sorted(&found.metadata), sorted(&yaml::parse("t", expected).unwrap()));
         // Without a network in the metadata, and without any address.
         let mut none = instance("{}");
-        add(MetadataOf::NoSystem, &mut none, &mut Report::new());
+        add(MetadataOf::NoSystem, &mut none, &Problems::new());
         assert_eq!(words(&none), [""; 0]);
     }
 

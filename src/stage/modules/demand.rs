@@ -3,7 +3,7 @@
 use super::call::mark;
 use super::list::{Entry, entry};
 use super::{Half, Run};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::module::Module;
@@ -42,7 +42,7 @@ impl Run<'_, '_> {
         let config = self.boot.config();
         let list = config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
         // Entries that cannot run were reported already.
-        let entries: Vec<_> = list.iter().filter_map(|v| entry(v, Half::Running, &mut Report::new())).collect();
+        let entries: Vec<_> = list.iter().filter_map(|v| entry(v, Half::Running, &Problems::new())).collect();
         let mut demand = Demand { work: Work::None, idle: Vec::new() };
         for Entry { module, frequency, args } in entries {
             let mark = mark(module, Half::Running);

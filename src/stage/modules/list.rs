@@ -2,7 +2,7 @@
 
 use super::{Half, Run};
 use crate::base::deprecated;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::module::{self, Module};
@@ -17,7 +17,7 @@ pub(super) struct Entry {
 
 /// Parses `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module
 /// list). Entries that cannot run are reported in one half only.
-pub(super) fn entry(value: &Value, half: Half, report: &mut Report) -> Option<Entry> {
+pub(super) fn entry(value: &Value, half: Half, report: &Problems) -> Option<Entry> {
     let name = name_of(value)?;
     let (frequency, args) = match value {
         Value::List(list) => {

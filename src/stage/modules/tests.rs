@@ -3,7 +3,7 @@
 use super::call::Task;
 use super::list::entry;
 use super::*;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::base::testing::TempDir;
 use crate::document::yaml;
 use crate::drive::devices::Places;
@@ -196,8 +196,8 @@ fn module_runs_as_often_as_configured() {
 #[test]
 fn entries_take_arguments_and_errors_report_once() {
     let read = |text: &str, half| {
-        let mut report = Report::new();
-        let found = entry(&yaml::parse("t", text).unwrap(), half, &mut report);
+        let report = Problems::new();
+        let found = entry(&yaml::parse("t", text).unwrap(), half, &report);
         (found.map(|e| (e.module.name, e.args.join(" "))), report.entries().len())
     };
     for (text, args) in [("[runcmd, always, a, 5]", "a 5"), ("{name: runcmd, args: [a, b]}", "a b"), ("runcmd", "")] {

@@ -3,7 +3,7 @@
 use super::table::Table;
 use super::{Accounts, User, check_field, check_name, home};
 use crate::base::error::{Error, Result};
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::root::{Ids, Root};
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl Accounts {
     ///
     /// # Errors
     /// The name or a field is invalid, the user exists, a group does not, or no number is free.
-    pub fn add_user(&mut self, root: &Root, new: &NewUser, report: &mut Report) -> Result<User> {
+    pub fn add_user(&mut self, root: &Root, new: &NewUser, report: &Problems) -> Result<User> {
         let fail = |why: String| Error::new(format!("failed to add the user {}: {why}", new.name));
         check_name("user", new.name)?;
         if self.user(new.name).is_some() {
@@ -79,7 +79,7 @@ impl Accounts {
     ///
     /// # Errors
     /// The home's path is invalid, or it cannot be created.
-    pub fn make_home(&self, root: &mut Root, user: &User, report: &mut Report) -> Result<()> {
+    pub fn make_home(&self, root: &mut Root, user: &User, report: &Problems) -> Result<()> {
         home::make(root, user, &self.defs, &self.skeletons, self.group_id("mail"), report)
     }
 
@@ -128,7 +128,7 @@ impl Accounts {
         }
     }
 
-    fn choose_gid(&mut self, new: &NewUser, uid: u32, report: &mut Report) -> Result<u32> {
+    fn choose_gid(&mut self, new: &NewUser, uid: u32, report: &Problems) -> Result<u32> {
         if let Some(group) = new.primary_group {
             return self.group_id(group).ok_or_else(|| Error::new(format!("there is no group {group}")));
         }
@@ -225,7 +225,7 @@ fn add_range(
     ranges: &mut Ranges,
     name: &str,
     (min, max, count): (u32, u32, u32),
-    report: &mut Report,
+    report: &Problems,
 ) {
     if !table.exists() || count == 0 || table.find(name).is_some() {
         return;

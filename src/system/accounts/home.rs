@@ -2,7 +2,7 @@
 
 use super::{Defs, User};
 use crate::base::error::Result;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::root::{Attr, Content, Kind, Root};
 use std::cell::OnceCell;
 
@@ -38,7 +38,7 @@ pub(super) fn make(
     defs: &Defs,
     skeletons: &Skeletons,
     mail: Option<u32>,
-    report: &mut Report,
+    report: &Problems,
 ) -> Result<()> {
     if !root.exists(&user.home) || root.is_new_dir(&user.home) {
         make_own(root, &user.home, Attr::owned(defs.home_mode(), user.ids))?;
@@ -98,7 +98,7 @@ impl Skeleton {
     }
 
     /// Copies it to the user's home. Files that exist already take precedence.
-    fn copy(&self, root: &mut Root, user: &User, report: &mut Report) -> Result<()> {
+    fn copy(&self, root: &mut Root, user: &User, report: &Problems) -> Result<()> {
         for (below, mode, part) in &self.parts {
             let to = format!("{}{below}", user.home);
             let attr = Attr::owned(*mode, user.ids);

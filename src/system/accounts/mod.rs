@@ -18,7 +18,7 @@ pub use name::{check_field, check_name, is_number};
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use crate::base::password;
-use crate::base::report::Report;
+use crate::base::problem::Problems;
 use crate::root::{Attr, Ids, Lock, Root};
 use add::Ranges;
 use home::Skeletons;
@@ -159,7 +159,7 @@ impl Accounts {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn save(mut self, root: &mut Root, report: &mut Report) -> Result<()> {
+    pub fn save(mut self, root: &mut Root, report: &Problems) -> Result<()> {
         root.hash_rounds = self.hash_rounds;
         let Joined { names, groups, paid, .. } = std::mem::take(&mut self.joined);
         for (group, members) in groups {

@@ -61,9 +61,9 @@ fn add(accounts: &mut Accounts, root: &mut Root, line: &str) -> bool {
         inactive: value("-f").map(|f| f.parse().unwrap()),
         expires: value("-e").map(|e| days_of(e).unwrap()),
     };
-    let added = accounts.add_user(root, &new, &mut Report::new());
+    let added = accounts.add_user(root, &new, &Problems::new());
     if let (Ok(user), true) = (&added, has("-m")) {
-        accounts.make_home(root, user, &mut Report::new()).unwrap();
+        accounts.make_home(root, user, &Problems::new()).unwrap();
     }
     added.is_ok()
 }
@@ -147,7 +147,7 @@ fn the_shadow_suite_leaves_the_same_files() {
             _ => accounts.expire(user).unwrap(),
         }
     }
-    accounts.save(&mut root, &mut Report::new()).unwrap();
+    accounts.save(&mut root, &Problems::new()).unwrap();
     assert_eq!(root.commit(), []);
     let mut lists = [Vec::new(), Vec::new()];
     for (dir, list) in [&theirs, &ours].iter().zip(&mut lists) {
@@ -175,7 +175,7 @@ fn shadow_keeps_owner_mode_and_passwords_form() {
     assert!(accounts.set_password("old", "a:b").is_err());
     assert!(accounts.set_password("old", "a\nroot::0").is_err());
     assert!(accounts.set_password("nobody-here", "x").is_err());
-    accounts.save(&mut root, &mut Report::new()).unwrap();
+    accounts.save(&mut root, &Problems::new()).unwrap();
     assert_eq!(root.stat("/etc/shadow").unwrap().attr, attr);
     assert!(root.text("/etc/shadow").contains("\nold:!$y$j9T$salt$hash:"));
 }
@@ -199,25 +199,25 @@ fn modules_share_the_time_for_passwords() {
         let rounds = accounts.hash_rounds;
         assert_eq!(accounts.hash("a").is_ok(), is_left, "{rounds}");
         accounts.hash_rounds = rounds + HASH_ROUNDS / 2;
-        accounts.save(&mut root, &mut Report::new()).unwrap();
+        accounts.save(&mut root, &Problems::new()).unwrap();
     }
 }
 
 /// A root with one user in passwd, and a new one with a password; the report of adding it.
-fn with_new_user(root: &mut Root, group: &str) -> Report {
+fn with_new_user(root: &mut Root, group: &str) -> Problems {
     let passwd = "root::0:0::/root:/bin/sh\nold:$6$o$h:7:7::/:/bin/sh\n";
     root.write("/etc/passwd", passwd, Attr::root(0o644)).unwrap();
     root.write("/etc/group", group, Attr::root(0o644)).unwrap();
-    let mut report = Report::new();
+    let report = Problems::new();
     let mut accounts = Accounts::open(root).unwrap();
     let new = NewUser { name: "u", user_group: true, password: Some("$6$n$h"), ..NewUser::default() };
-    accounts.add_user(root, &new, &mut report).unwrap();
+    accounts.add_user(root, &new, &report).unwrap();
     for (user, hash) in [("u", "$6$s$h"), ("root", "$6$r$h")] {
         if let Err(e) = accounts.set_password(user, hash) {
             report.error(e);
         }
     }
-    accounts.save(root, &mut report).unwrap();
+    accounts.save(root, &report).unwrap();
     report
 }
 
@@ -269,7 +269,7 @@ fn members_of_large_groups_are_added_in_time() {
     let before = crate::base::testing::cpu_time();
     let names: Vec<String> = (0..100_000).map(|i| format!("u{i}")).collect();
     names.iter().chain(&names[..2]).for_each(|name| accounts.add_member("g", name).unwrap());
-    accounts.save(&mut root, &mut Report::new()).unwrap();
+    accounts.save(&mut root, &Problems::new()).unwrap();
     assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(10));
     let new: Vec<&str> = names.iter().map(String::as_str).filter(|n| *n != "u1").collect();
     assert_eq!(root.text("/etc/group"), format!("g:x:7:a,,a,u1,{}\n", new.join(",")));
@@ -286,7 +286,7 @@ fn groups_of_the_image_get_members_in_etc() {
     assert!(accounts.add_group("wheel", false).is_err());
     accounts.add_member("wheel", "core").unwrap();
     accounts.lock("core").unwrap();
-    accounts.save(&mut root, &mut Report::new()).unwrap();
+    accounts.save(&mut root, &Problems::new()).unwrap();
     assert!(root.text("/etc/group").contains("\nwheel:x:10:core\n"));
 }
 
@@ -303,8 +303,8 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     let mut accounts = Accounts::open(&root).unwrap();
     for name in ["u", "there", "early"] {
         let new = NewUser { name, user_group: true, ..NewUser::default() };
-        let user = accounts.add_user(&root, &new, &mut Report::new()).unwrap();
-        accounts.make_home(&mut root, &user, &mut Report::new()).unwrap();
+        let user = accounts.add_user(&root, &new, &Problems::new()).unwrap();
+        accounts.make_home(&mut root, &user, &Problems::new()).unwrap();
     }
     let ids = Ids { uid: 1004, gid: 1004 };
     assert_eq!(root.stat("/home/u").unwrap().attr, Attr::owned(0o700, ids));
@@ -324,6 +324,6 @@ fn homes_come_from_the_skeleton_with_their_owner() {
     );
     for home in ["relative", "/a/../../etc", "/a:b", "/a\nb"] {
         let new = NewUser { name: "bad", home: Some(home), ..NewUser::default() };
-        assert!(accounts.add_user(&root, &new, &mut Report::new()).is_err(), "{home}");
+        assert!(accounts.add_user(&root, &new, &Problems::new()).is_err(), "{home}");
     }
 }

@@ -217,7 +217,7 @@ pub fn write_given(root: &mut Root, path: &str, text: &str, mode: u32) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::Value;
     use crate::instance::Instance;
@@ -232,8 +232,8 @@ mod tests {
         let (config, distro) = (Value::Map(Default::default()), Distro::of_os_release("ID=debian\n"));
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let mut run = |is_cut: bool| {
-            let mut report = Report::new();
-            let mut cx = Context::new(&mut root, &config, &instance, &distro, &mut report);
+            let report = Problems::new();
+            let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
             let file = path("rsa");
             let mark = begun(&cx);
             cx.root.play(Box::new(move |root, command| {

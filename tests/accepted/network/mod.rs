@@ -3,7 +3,7 @@
 
 mod real;
 
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, yaml};
 use prepivot::machine::Distro;
@@ -17,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 /// The inputs: the two of [`real`], and the vectors where they are present.
 fn networks() -> Vec<(String, Network)> {
     let read = |name: &str, value: &Value| {
-        (name.to_owned(), config::read(name, value, &Macs::default(), &mut Report::new()).expect("valid"))
+        (name.to_owned(), config::read(name, value, &Macs::default(), &Problems::new()).expect("valid"))
     };
     let mut all: Vec<_> =
         [("v1", real::V1), ("v2", real::V2)].map(|(name, t)| read(name, &yaml::parse(name, t).expect("valid"))).into();
@@ -40,7 +40,7 @@ fn networks() -> Vec<(String, Network)> {
 
 fn rendered(network: &Network, renderer: &str) -> Vec<File> {
     let target = Target { distro: Distro::named("debian"), ip_tool: true };
-    render::by_name(renderer).expect("a renderer").files(network, &target, &mut Report::new())
+    render::by_name(renderer).expect("a renderer").files(network, &target, &Problems::new())
 }
 
 /// The first of these programs that is there. None, and a line that says so, where none is.
@@ -229,9 +229,8 @@ fn networkd_brings_up_what_is_asked() {
         prepivot::base::testing::skip("no network namespace can be made here");
         return;
     }
-    let network =
-        config::read("v2", &yaml::parse("v2", real::V2).expect("valid"), &Macs::default(), &mut Report::new())
-            .expect("valid");
+    let network = config::read("v2", &yaml::parse("v2", real::V2).expect("valid"), &Macs::default(), &Problems::new())
+        .expect("valid");
     let root = TempDir::new("networkd");
     write_below(&root.0, &rendered(&network, "networkd"));
     // networkd gives up its rights, and reads the files as a user of its own.

@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::service::same_xml;
 use prepivot::base::base64;
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::document::{Bytes, Map, Value, json, yaml};
 use prepivot::instance::{Instance, NetworkData};
 use prepivot::network::read::{eni, openstack};
@@ -203,7 +203,7 @@ fn bytes(value: Option<&Value>) -> Vec<u8> {
 fn network(case: &Case, expected: &Value, instance: &Instance) -> Option<String> {
     let macs = Macs::from_iter(case.nics.iter().map(|nic| (nic.mac.as_str(), nic.name.as_str())));
     let read = |input: Input| {
-        let mut network = input.read("network_config", &macs, &mut Report::new()).unwrap_or_default();
+        let mut network = input.read("network_config", &macs, &Problems::new()).unwrap_or_default();
         // Their order has no meaning.
         network.interfaces.sort_by(|a, b| a.id.cmp(&b.id));
         network

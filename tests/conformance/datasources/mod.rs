@@ -12,7 +12,7 @@ use crate::cases::{Kind, Outcome, Vectors};
 use case::Case;
 use libtest_mimic::Trial;
 use prepivot::base::deadline::Deadline;
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::document::Value;
 use prepivot::drive;
@@ -156,7 +156,7 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<(Opti
     if let (Some(instance), Some(act)) = (&mut found, source.provisioned) {
         host::play(case, &mut root);
         let client = asked.client();
-        let mut report = Report::new();
+        let report = Problems::new();
         let mut live = Live {
             root: &mut root,
             machine: &machine,
@@ -166,7 +166,7 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<(Opti
             failed: None,
             public_keys: Vec::new(),
             passwords: Vec::new(),
-            report: &mut report,
+            report: &report,
         };
         // A report that fails is a warning.
         let _ = act(&mut live);

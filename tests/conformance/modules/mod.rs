@@ -13,7 +13,7 @@ mod machine;
 use crate::cases::{Kind as CaseKind, Outcome, Vectors};
 use libtest_mimic::Trial;
 use prepivot::base::base64;
-use prepivot::base::report::{Report, Severity};
+use prepivot::base::problem::{Problems, Severity};
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
@@ -324,7 +324,7 @@ impl<'a> Case<'a> {
         if self.more {
             root.play(machine::programs(self, &dir, &runs));
         }
-        let mut report = Report::new();
+        let report = Problems::new();
         root.enter(module.stage);
         for half in
             [module.before_pivot, module.running, module.in_background.map(|work| work.run)].into_iter().flatten()
@@ -332,7 +332,7 @@ impl<'a> Case<'a> {
             let mut context = Context {
                 args: &args,
                 outside: if self.is_about_accounts() { &Nothing } else { &outside },
-                ..Context::new(&mut root, &self.config, &instance, &self.distro, &mut report)
+                ..Context::new(&mut root, &self.config, &instance, &self.distro, &report)
             };
             errors.extend(half(&mut context).err());
         }

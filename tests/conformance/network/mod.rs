@@ -6,7 +6,7 @@ mod exceptions;
 use crate::cases::{Outcome, Vectors, trial};
 use compare::{Meaning, meaning, ours};
 use libtest_mimic::Trial;
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::find_vectors;
 use prepivot::document::{Value, yaml};
 use prepivot::machine::Distro;
@@ -60,9 +60,9 @@ fn check(case: &Value) -> Outcome {
     let (name, kind) = (text("name"), text("renderer"));
     let Some(input) = input(case) else { return Outcome::Skipped("the vectors have no input of this case".into()) };
     let network =
-        config::read(name, &input, &Macs::from_iter(KNOWN), &mut Report::new()).expect("a network configuration");
+        config::read(name, &input, &Macs::from_iter(KNOWN), &Problems::new()).expect("a network configuration");
     let (renderer, target) = target(case, kind);
-    let files = renderer.files(&network, &target, &mut Report::new());
+    let files = renderer.files(&network, &target, &Problems::new());
     let (mut want, mut have) = (expected(case, kind), ours(kind, &files));
     // cloud-init wrote no naming rules in these cases: it renames the devices itself.
     if want.get("names").is_none_or(Vec::is_empty) {

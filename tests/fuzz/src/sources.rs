@@ -4,7 +4,7 @@
 use super::{ROOT, files_in, in_tree, rendered};
 use prepivot::base::crc32::crc32;
 use prepivot::base::deadline::Deadline;
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::{base64, testing::TempDir};
 use prepivot::detect::{Facts, Platform, identify};
 use prepivot::document::{Value, yaml};
@@ -48,7 +48,7 @@ fn used(instance: &Instance) {
         Some(NetworkData::Eni(text)) => named("eni", text.as_str().into()),
         None => return,
     };
-    if let Ok(network) = input.read("fuzz", &Macs::default(), &mut Report::new()) {
+    if let Ok(network) = input.read("fuzz", &Macs::default(), &Problems::new()) {
         rendered(&network);
     }
 }
@@ -104,7 +104,7 @@ pub fn machine(data: &[u8]) {
     files_in(&text, &mut files);
     in_tree(&files, |base| {
         let (machine, root) = (Machine::read(base), Root::open(base, Use::Plan).expect("a root"));
-        let image = Image::read(&root, &machine, &mut Report::new());
+        let image = Image::read(&root, &machine, &Problems::new());
         let facts = Facts::new(&machine, &root, &image.own, Platform::of(&machine, &root));
         identify(&facts, &source::candidates());
         let mut search = Search::new(&machine, &root, &image.config, Deadline::after(TIME));
@@ -225,7 +225,7 @@ fn served(source: &Source, base: &Path, answers: Arc<Answers>) {
         failed: None,
         public_keys: Vec::new(),
         passwords: vec![("root".into(), "secret".into())],
-        report: &mut Report::new(),
+        report: &Problems::new(),
     });
 }
 

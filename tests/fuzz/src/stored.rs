@@ -2,7 +2,7 @@
 
 use super::{in_tree, text};
 use prepivot::base::digest::{Algorithm, digest};
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::instance::status::Status;
 use prepivot::link::system_names;
@@ -49,7 +49,7 @@ pub fn status(data: &[u8]) {
     in_tree(&[("run/cloud-init/status.json", data)], |path| {
         let mut root = Root::open(path, Use::Plan).expect("a root");
         let mut status = Status::load(&root);
-        let mut report = Report::new();
+        let report = Problems::new();
         report.warn("a warning");
         report.error("an error");
         for stage in Stage::ALL {

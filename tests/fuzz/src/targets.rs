@@ -8,7 +8,7 @@ mod stored;
 
 use prepivot::base::deadline::Deadline;
 use prepivot::base::gzip;
-use prepivot::base::report::Report;
+use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json, to_yaml, xml, yaml};
 use prepivot::drive::{self, label};
@@ -159,7 +159,7 @@ fn user_data(data: &[u8]) {
         instance_data: &DATA,
         part_handlers: PartHandlers::None,
         fetch: &mut include,
-        report: &mut Report::new(),
+        report: &Problems::new(),
     };
     userdata::process(&[data.into()], context);
 }
@@ -176,16 +176,16 @@ fn gzipped(data: &[u8]) {
 /// Reads by the formats, renders for every stack.
 fn network(formats: &[&str], data: &[u8]) {
     let text = text(data);
-    let mut report = Report::new();
+    let report = Problems::new();
     for name in formats {
         if let Some(format) = read::by_name(name) {
             let Ok(document) = format.parse("fuzz", &text) else { continue };
-            if let Ok(network) = format.read("fuzz", &document, &Macs::default(), &mut report) {
+            if let Ok(network) = format.read("fuzz", &document, &Macs::default(), &report) {
                 rendered(&network);
             }
         } else {
             let Ok(document) = yaml::parse("fuzz", &text) else { continue };
-            if let Ok(network) = read::config::read("fuzz", &document, &Macs::default(), &mut report) {
+            if let Ok(network) = read::config::read("fuzz", &document, &Macs::default(), &report) {
                 rendered(&network);
             }
         }
@@ -195,7 +195,7 @@ fn network(formats: &[&str], data: &[u8]) {
 fn rendered(network: &Network) {
     for renderer in render::RENDERERS {
         let target = Stack { distro: Distro::named("debian"), ip_tool: true };
-        for file in renderer.files(network, &target, &mut Report::new()) {
+        for file in renderer.files(network, &target, &Problems::new()) {
             assert!(file.path.starts_with("/etc/") && !file.path.contains("/../"), "{}", file.path);
             let is_text = |c: char| c == '\n' || c == '\t' || !c.is_control();
             assert!(file.content.chars().all(is_text), "{}: a control character in\n{}", file.path, file.content);
@@ -207,7 +207,7 @@ fn cmdline(data: &[u8]) {
     let text = text(data);
     let cmdline = Cmdline::new(&text);
     cmdline_net::Plan::parse(&cmdline);
-    userdata::from_cmdline(&text, &mut Report::new());
+    userdata::from_cmdline(&text, &Problems::new());
     if let Some(value) = cmdline.value("network-config") {
         let _ = input::from_cmdline(value);
     }
@@ -378,7 +378,7 @@ fn keys(data: &[u8]) {
     in_tree(&[("home/alice/.ssh/authorized_keys", data)], |path| {
         let mut root = Root::open(path, Use::Plan).expect("a root");
         let rules = authorized_keys::Rules::of(&root);
-        if authorized_keys::add(&mut root, &rules, &user, &new, None, &mut Report::new()).is_ok() {
+        if authorized_keys::add(&mut root, &rules, &user, &new, None, &Problems::new()).is_ok() {
             let (_, keys) = authorized_keys::list(&root, &rules, &user);
             assert!(keys.iter().any(|key| new[0] == key.to_string()), "the key is not there");
         }
@@ -430,7 +430,7 @@ fn accounts(data: &[u8]) {
             let _ = accounts.expire(name);
             accounts.has_no_password(name);
         }
-        if accounts.save(&mut root, &mut Report::new()).is_ok() {
+        if accounts.save(&mut root, &Problems::new()).is_ok() {
             let after = root.text("/etc/passwd");
             assert_eq!(after.lines().count(), before.lines().count(), "{before}\n---\n{after}");
         }

@@ -87,14 +87,14 @@ fn net_tools(interface: &Interface, route: &Route, unsupported: &mut Unsupported
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::network::address::Cidr;
 
     fn lines(change: impl Fn(&mut Route)) -> [String; 2] {
         let mut route = Route::new(Cidr::parse("10.9.0.0/16", None).unwrap(), Ip::parse("10.0.0.1"));
         change(&mut route);
-        let (interface, mut report) = (Interface::default(), Report::new());
-        let mut unsupported = Unsupported::new(&mut report);
+        let (interface, report) = (Interface::default(), Problems::new());
+        let mut unsupported = Unsupported::new(&report);
         let both = [ip(&interface, &route, &mut unsupported), net_tools(&interface, &route, &mut unsupported)];
         both.map(|(before, after)| format!("{before} add {after}"))
     }

@@ -453,14 +453,14 @@ fn is_route(map: &Map) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::{Report, Severity};
+    use crate::base::problem::{Problems, Severity};
     use crate::document::{to_yaml, yaml};
 
     fn filtered(text: &str) -> (String, Vec<String>) {
         let Value::Map(mut map) = yaml::parse("test", text).unwrap() else { panic!("a mapping") };
-        let mut report = Report::new();
-        filter(&mut map, &mut Unsupported::new(&mut report));
-        let warnings = report.texts(Severity::Warning).into_iter().map(str::to_owned).collect();
+        let report = Problems::new();
+        filter(&mut map, &mut Unsupported::new(&report));
+        let warnings = report.texts(Severity::Warning);
         (to_yaml(&Value::Map(map)), warnings)
     }
 

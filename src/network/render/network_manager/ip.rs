@@ -350,14 +350,14 @@ fn extra(section: &mut Section, interface: &Interface, v6: bool, unsupported: &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::network::render::ini;
     use crate::network::testing::network;
 
     fn sections(text: &str) -> [String; 2] {
         let network = network(text);
-        let (mut report, interface) = (Report::new(), &network.interfaces[0]);
-        [false, true].map(|v6| ini::write("", &[section(&network, interface, v6, &mut Unsupported::new(&mut report))]))
+        let (report, interface) = (Problems::new(), &network.interfaces[0]);
+        [false, true].map(|v6| ini::write("", &[section(&network, interface, v6, &mut Unsupported::new(&report))]))
     }
 
     fn v2(device: &str) -> [String; 2] {

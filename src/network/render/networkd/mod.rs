@@ -76,7 +76,7 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::report::Report;
+    use crate::base::problem::Problems;
     use crate::network::mac::Macs;
     use crate::network::testing::{files, network_for, target};
 
@@ -158,7 +158,7 @@ mod tests {
                     \x20 wan: {match: {macaddress: '52:54:00:00:00:02'}, set-name: wan0}\n\
                     bonds: {b: {interfaces: [lan]}}\nvlans: {v: {id: 5, link: lan}}\n";
         let macs = Macs::from_iter([("52:54:00:00:00:01", "eth0"), ("52:54:00:00:00:02", "eth1")]);
-        let files = RENDERER.files(&network_for(text, &macs), &target("debian"), &mut Report::new());
+        let files = RENDERER.files(&network_for(text, &macs), &target("debian"), &Problems::new());
         let body = |name: &str| &files.iter().find(|f| f.path.ends_with(name)).unwrap().content;
         let lan = body("init-eth0.network");
         assert!(lan.contains("[Match]\nMACAddress=52:54:00:00:00:01\nType=!vlan bond bridge\n\n"), "{lan}");

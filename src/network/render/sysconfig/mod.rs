@@ -165,9 +165,9 @@ mod tests {
         let text = "version: 2\nethernets: {e: {addresses: [10.0.0.2/24, '2001:db8::2/64'], routes: [{to: 10.9.0.0/16, via: '2001:db8::1'}]}}";
         let network = crate::network::testing::network(text);
         for distro in ["rhel", "sles"] {
-            let mut report = crate::base::report::Report::new();
-            let files = RENDERER.files(&network, &target(distro), &mut report);
-            assert_eq!(report.texts(crate::base::report::Severity::Warning).len(), 1, "{distro}: {report:?}");
+            let report = crate::base::problem::Problems::new();
+            let files = RENDERER.files(&network, &target(distro), &report);
+            assert_eq!(report.texts(crate::base::problem::Severity::Warning).len(), 1, "{distro}: {report:?}");
             assert!(!files.iter().any(|file| file.content.contains("10.9.0.0")));
         }
     }
@@ -178,9 +178,9 @@ mod tests {
                     params: {bridge_portprio: e high, bridge_pathcost: e 70000}}]";
         let network = crate::network::testing::network(text);
         for distro in ["rhel", "sles"] {
-            let mut report = crate::base::report::Report::new();
-            let files = RENDERER.files(&network, &target(distro), &mut report);
-            assert_eq!(report.texts(crate::base::report::Severity::Warning).len(), 2, "{distro}: {report:?}");
+            let report = crate::base::problem::Problems::new();
+            let files = RENDERER.files(&network, &target(distro), &report);
+            assert_eq!(report.texts(crate::base::problem::Severity::Warning).len(), 2, "{distro}: {report:?}");
             assert!(!files.iter().any(|file| file.content.contains("high") || file.content.contains("70000")));
         }
     }
