@@ -59,6 +59,12 @@ impl Problem {
         Problem::of(severity, origin, key, reason.to_string())
     }
 
+    /// The same problem of a document that was read at `place`, a device, a folder or a URL.
+    pub fn below(self, place: &str) -> Problem {
+        let origin = if self.origin.is_empty() { place.to_owned() } else { format!("{place}: {}", self.origin) };
+        Problem { origin, ..self }
+    }
+
     fn of(severity: Severity, origin: &str, key: &str, reason: String) -> Problem {
         Problem { severity, origin: origin.to_owned(), key: key.to_owned(), reason, time: SystemTime::now() }
     }

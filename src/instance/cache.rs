@@ -3,6 +3,7 @@
 
 use super::{DsMode, Instance, NetworkData};
 use crate::base::error::Result;
+use crate::base::problem::{Problem, Problems, Severity};
 use crate::document::json::{self, Writer};
 use crate::document::{Bytes, MAX_NODES, Map, Value, wrong};
 use std::io::{self, Write};
@@ -231,6 +232,43 @@ impl Field for DsMode {
     }
 }
 
+/// A text, as earlier versions wrote it, or a mapping of its parts. An instance has only warnings.
+impl Field for Problem {
+    const KIND: &'static str = "a text, or a mapping of origin, key and reason";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        let part = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+        let reason = match &value {
+            Value::Map(_) => part("reason"),
+            other => other.as_str().ok_or_else(|| other.clone())?,
+        };
+        Ok(Problem::new(Severity::Warning, part("origin"), part("key"), reason))
+    }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        json.begin("{")?;
+        for (key, part) in [("origin", &self.origin), ("key", &self.key), ("reason", &self.reason)] {
+            json.key(key)?;
+            json.string(part)?;
+        }
+        json.end("}")
+    }
+}
+
+impl Field for Problems {
+    const KIND: &'static str = "a list";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        let problems = Problems::new();
+        Vec::<Problem>::of(value)?.into_iter().for_each(|problem| problems.push(problem));
+        Ok(problems)
+    }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        self.entries().write(json)
+    }
+}
+
 const OPENSTACK: &str = "openstack";
 const CLOUD: &str = "cloud";
 const ENI: &str = "eni";
@@ -294,6 +332,20 @@ mod tests {
             write(&instance, &mut text).unwrap();
             assert_eq!(read("t", &text).unwrap(), instance, "{}", String::from_utf8_lossy(&text));
         }
+    }
+
+    #[test]
+    fn caches_problems_and_reads_old_texts() {
+        let instance = Instance::default();
+        instance.problems.about("meta_data.json").warn_key("files", "expected a list");
+        instance.problems.warn("a, b");
+        let mut text = Vec::new();
+        write(&instance, &mut text).unwrap();
+        assert_eq!(read("t", &text).unwrap(), instance);
+        let old = read("t", br#"{"problems": ["meta_data.json: files: expected a list", "a, b"]}"#).unwrap();
+        assert_eq!(old.problems.texts(Severity::Warning), instance.problems.texts(Severity::Warning));
+        let wrong = read("t", br#"{"problems": [1]}"#).unwrap_err().to_string();
+        assert!(wrong.starts_with("t: problems: expected a list"), "{wrong}");
     }
 
     #[test]

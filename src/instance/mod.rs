@@ -141,8 +141,8 @@ pub struct Instance {
     pub random_seed: Option<Bytes>,
     /// Devices by the source's names (`ephemeral0`, `swap`, …).
     pub device_names: Map,
-    /// Parts that could not be used, one line each, without secrets.
-    pub problems: Vec<String>,
+    /// Parts that could not be used, without secrets.
+    pub problems: Problems,
 }
 
 /// The document for cloud-init in vendor-data: the value of `cloud-init` in a mapping, which other programs

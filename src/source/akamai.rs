@@ -101,7 +101,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         // The machine would otherwise be known by its serial number alone, without its name and keys.
         let body = match client.document(&Request { headers: &headers, ..Request::get(&url) }) {
             Err(e) if is_known => {
-                found.problems.push(format!("{e}; the instance has no user-data"));
+                found.problems.warn(format!("{e}; the instance has no user-data"));
                 None
             }
             answer => answer?,

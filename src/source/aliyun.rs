@@ -8,6 +8,7 @@ use super::ec2::tree::{Service, Tokens, VALUE_TRIES, with_values};
 use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting, switched_off};
 use super::table::{Source, Update};
+use crate::base::problem::Problems;
 use crate::detect::Mark;
 use crate::document::{Bytes, Value, json};
 use crate::link::http::{Client, Request};
@@ -48,13 +49,13 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let fetch = move |client: &Client, base: &str| {
         let service = Service::new(client, base, Some(&TOKENS));
         service.renew("")?;
-        let mut problems = Vec::new();
+        let problems = Problems::new();
         let root = format!("{base}/{VERSION}");
-        let mut get = |path: &str| {
+        let get = |path: &str| {
             let url = format!("{root}/{path}");
             let answer = service.get(&Request { tries: VALUE_TRIES, ..Request::get(&url) });
             answer.unwrap_or_else(|e| {
-                problems.push(format!("{e}; the boot goes on without it"));
+                problems.warn(format!("{e}; the boot goes on without it"));
                 None
             })
         };
@@ -62,11 +63,11 @@ fn service_job(search: &mut Search) -> Option<Job> {
             ["user-data", "vendor-data", "meta-data/all"].map(|path| get(path).filter(|body| !body.is_empty()));
         let whole = |body: Vec<u8>| as_mapping("meta-data/all", with_values(json::parse("meta-data/all", &body)?));
         let whole = all.map(whole).transpose();
-        let metadata = match whole.map_err(|e| problems.push(e.to_string())) {
+        let metadata = match whole.map_err(|e| problems.warn(e.to_string())) {
             Ok(Some(metadata)) if metadata.contains_key("instance-id") => metadata,
             _ => {
                 let id = service.instance_id(Request::first(&format!("{root}/meta-data/instance-id")))?;
-                service.tree(&format!("{root}/meta-data"), &id, &mut problems)
+                service.tree(&format!("{root}/meta-data"), &id, &problems)
             }
         };
         let link = client.uplink().link.as_deref();

@@ -7,6 +7,7 @@ use super::keys::public_keys;
 use super::search::{Found, Search};
 use crate::base::base64;
 use crate::base::error::{Context, Result};
+use crate::base::problem::Problems;
 use crate::detect::Mark;
 use crate::document::{Bytes, Value, json};
 use crate::instance::{DsMode, Instance};
@@ -56,13 +57,12 @@ fn instance(context: Value) -> Instance {
     let id = text(&["uuid"]).unwrap_or_else(|| "iid-datasource".into());
     let user_data = text(&["meta", "cloudinit-user-data"]).map(String::into_bytes);
     let encoded = text(&["meta", "base64_fields"]).unwrap_or_default();
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     let user_data = match user_data {
         Some(data) if encoded.split(',').any(|field| field.trim() == "cloudinit-user-data") => {
             let plain = base64::decode(data.trim_ascii());
             if plain.is_none() {
-                problems
-                    .push("cloudinit-user-data: expected base64, as base64_fields says; it is used as it is".into());
+                problems.warn("cloudinit-user-data: expected base64, as base64_fields says; it is used as it is");
             }
             Some(plain.unwrap_or(data))
         }

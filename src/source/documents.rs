@@ -111,7 +111,7 @@ fn inner(letters: &[u8]) -> Option<Vec<u8>> {
 pub fn set_network(instance: &mut Instance, config: Result<Value>) {
     match config {
         Ok(config) => instance.network = Some(NetworkData::Cloud(config)),
-        Err(e) => instance.problems.push(format!("{e}; the service's network configuration is not used")),
+        Err(e) => instance.problems.warn(format!("{e}; the service's network configuration is not used")),
     }
 }
 

@@ -81,6 +81,7 @@ fn network(document: &Map, nics: &[Nic]) -> Result<Value> {
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
+    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::NetworkData;
@@ -122,7 +123,7 @@ mod tests {
             "{version: 1, config: [{type: physical, name: enp1s0, mac_address: '02:00:00:00:01:00', subnets: [
             {type: static, address: 192.0.2.10/24, gateway: 192.0.2.1, dns_nameservers: [192.0.2.53]}]}]}";
         assert_eq!(instance.network, Some(NetworkData::Cloud(yaml::parse("t", expected).unwrap())));
-        assert_eq!(instance.problems, [""; 0]);
+        assert_eq!(instance.problems, Problems::new());
     }
 
     #[test]

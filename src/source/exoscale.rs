@@ -9,6 +9,7 @@ use super::search::{Found, Search};
 use super::service::{Job, RETRIES, TIMEOUT};
 use super::table::Source;
 use crate::base::error::Result;
+use crate::base::problem::Problems;
 use crate::detect::Mark;
 use crate::document::{Bytes, Value};
 use crate::instance::Instance;
@@ -70,13 +71,13 @@ fn service_job(search: &mut Search) -> Option<Job> {
 pub fn tree_instance(client: &Client, root: &str, name: &str) -> Result<Instance> {
     let service = Service::new(client, root, None);
     let id = service.instance_id(Request::first(&format!("{root}/meta-data/instance-id")))?;
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     let url = format!("{root}/user-data");
     let user_data = service.get(&Request { tries: VALUE_TRIES, ..Request::get(&url) }).unwrap_or_else(|e| {
-        problems.push(format!("{e}; the boot goes on without user-data"));
+        problems.warn(format!("{e}; the boot goes on without user-data"));
         None
     });
-    let metadata = service.tree(&format!("{root}/meta-data"), &id, &mut problems);
+    let metadata = service.tree(&format!("{root}/meta-data"), &id, &problems);
     let mut found = instance(name, metadata);
     found.user_data = user_data.filter(|body| !body.is_empty()).map(Bytes::from);
     found.problems = problems;

@@ -8,6 +8,7 @@ use super::table::{Live, Source, Update};
 use crate::base::base64;
 use crate::base::clock;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value, json};
 use crate::instance::{Instance, NetworkData};
@@ -128,17 +129,17 @@ fn read(client: &Client, base: &str, user: Option<&str>, nics: &[Nic]) -> Result
     if !is_id(&id) {
         return Err(Error::new(format!("{base}instance/id: expected an instance-id: another service answers there")));
     }
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     let (zone, hostname, own, project) = std::thread::scope(|scope| {
         let spawn = |of| std::thread::Builder::new().spawn_scoped(scope, move || attributes(client, base, of));
         let (own, project) = (spawn("instance"), spawn("project"));
         let zone = required(client, base, "instance/zone");
         let hostname = required(client, base, "instance/hostname");
-        let mut join = |thread: std::io::Result<ScopedJoinHandle<Result<Attributes>>>| {
+        let join = |thread: std::io::Result<ScopedJoinHandle<Result<Attributes>>>| {
             match thread.map(ScopedJoinHandle::join) {
                 Ok(Ok(Ok(found))) => return found,
-                Ok(Ok(Err(e))) => problems.push(format!("{e}; the boot goes on without it")),
-                _ => problems.push("failed to start a thread for the attributes".into()),
+                Ok(Ok(Err(e))) => problems.warn(format!("{e}; the boot goes on without it")),
+                _ => problems.warn("failed to start a thread for the attributes"),
             }
             (Map::new(), None)
         };
@@ -169,7 +170,7 @@ fn read(client: &Client, base: &str, user: Option<&str>, nics: &[Nic]) -> Result
         region: Some(zone.rsplit_once('-').map_or(zone.as_str(), |(region, _)| region).to_owned()),
         availability_zone: Some(zone),
         public_keys: public_keys(&keys, user, now),
-        user_data: user_data(&own, &mut problems).map(Bytes::from),
+        user_data: user_data(&own, &problems).map(Bytes::from),
         network: network(client.uplink(), nics),
         metadata: Value::Map(metadata),
         problems,
@@ -185,19 +186,19 @@ fn network(uplink: &Uplink, nics: &[Nic]) -> Option<NetworkData> {
     (!is_fallback).then(|| NetworkData::Cloud(fallback::config(asked, &[])))
 }
 
-fn user_data(own: &Map, problems: &mut Vec<String>) -> Option<Vec<u8>> {
+fn user_data(own: &Map, problems: &Problems) -> Option<Vec<u8>> {
     let text = own.get("user-data").and_then(Value::text)?;
     match own.get("user-data-encoding").and_then(Value::text).as_deref() {
         Some("base64") => {
             let decoded = base64::decode_loosely(text.as_bytes());
             if decoded.is_empty() && !text.is_empty() {
-                problems.push("the attribute user-data: expected base64, as user-data-encoding says".into());
+                problems.warn("the attribute user-data: expected base64, as user-data-encoding says");
             }
             Some(decoded)
         }
         None | Some("") => Some(text.into_bytes()),
         Some(_) => {
-            problems.push("the attribute user-data-encoding is ignored: expected base64".into());
+            problems.warn("the attribute user-data-encoding is ignored: expected base64");
             Some(text.into_bytes())
         }
     }
@@ -258,7 +259,6 @@ fn publish_host_keys(live: &mut Live, keys: &[String]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
-    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::link::http::Findings;
@@ -307,7 +307,7 @@ mod tests {
         );
         assert_eq!(got.public_keys, ["ssh-rsa A a", "ssh-rsa C"]);
         assert_eq!(*got.user_data.unwrap(), *b"#cloud-config\n");
-        assert_eq!(got.problems, [""; 0]);
+        assert_eq!(got.problems, Problems::new());
         let sent = script.sent();
         assert_eq!(sent.len(), 5);
         assert!(sent.iter().all(|s| s.headers == [("Metadata-Flavor".to_owned(), "Google".to_owned())]));

@@ -9,6 +9,7 @@ use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, SECONDS_BETWEEN, TIMEOUT, text_setting};
 use super::table::{Hotplug, Source, Update};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::link::http::{Client, Request};
@@ -66,11 +67,11 @@ fn service_job(search: &mut Search) -> Option<Job> {
         let private = match private.and_then(|body| body.map_or(Ok(Value::Null), |body| read(&networks, &body))) {
             Ok(private) => private,
             Err(e) => {
-                found.problems.push(format!("{e}; the private networks are not configured"));
+                found.problems.warn(format!("{e}; the private networks are not configured"));
                 Value::Null
             }
         };
-        let config = network(&document, items(Some(&private)), &nics, &mut found.problems);
+        let config = network(&document, items(Some(&private)), &nics, &found.problems);
         set_network(&mut found, config);
         let mut metadata = found.metadata.as_map().cloned().unwrap_or_default();
         if let Some(crate::instance::NetworkData::Cloud(network)) = &found.network {
@@ -92,7 +93,7 @@ fn read(url: &str, body: &[u8]) -> Result<Value> {
 
 /// The metadata's configuration, plus DHCP on the interface of each private network. A private network whose
 /// interface does not exist is left out with a problem: it may have been detached, or be attached later.
-fn network(document: &Map, private: &[Value], nics: &[Nic], problems: &mut Vec<String>) -> Result<Value> {
+fn network(document: &Map, private: &[Value], nics: &[Nic], problems: &Problems) -> Result<Value> {
     let config = document.get("network-config").and_then(Value::as_map);
     let mut config = config.cloned().ok_or_else(|| Error::new("the metadata has no network-config"))?;
     let mut all = items(config.get("config")).to_vec();
@@ -101,7 +102,7 @@ fn network(document: &Map, private: &[Value], nics: &[Nic], problems: &mut Vec<S
         let subnet = record(vec![("ipv4", true.into()), ("type", "dhcp".into())]);
         match nic_name(nics, mac) {
             Ok(name) => all.push(Value::Map(physical(&name, mac, vec![subnet]))),
-            Err(e) => problems.push(format!("a private network is not configured: {e}")),
+            Err(e) => problems.warn(format!("a private network is not configured: {e}")),
         }
     }
     config.insert("config", all);
@@ -119,8 +120,8 @@ mod tests {
         let private =
             yaml::parse("t", "[{mac_address: '86:00:00:00:00:01'}, {mac_address: '86:00:00:00:00:02'}]").unwrap();
         let nics = [Nic { name: "enp7s0".into(), mac: "86:00:00:00:00:02".into(), ..Nic::default() }];
-        let mut problems = Vec::new();
-        let config = network(document.as_map().unwrap(), items(Some(&private)), &nics, &mut problems).unwrap();
+        let problems = Problems::new();
+        let config = network(document.as_map().unwrap(), items(Some(&private)), &nics, &problems).unwrap();
         let names: Vec<_> = items(config.get("config")).iter().filter_map(|entry| entry.get("name")?.text()).collect();
         assert_eq!((names, problems.len()), (vec!["eth0".to_owned(), "enp7s0".to_owned()], 1));
     }

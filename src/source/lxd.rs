@@ -6,6 +6,7 @@ use super::documents::instance;
 use super::search::{Found, Search};
 use super::{Hotplug, RealRoot, Source};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::detect::{Facts, Finding, Mark, virt};
 use crate::document::{Bytes, Map, Value, json, yaml};
 use crate::instance::{Instance, NetworkData};
@@ -100,7 +101,7 @@ impl Crawl<'_> {
     }
 
     /// The keys and values of the instance's configuration, in order. Failures are added to `problems`.
-    fn config(&mut self, problems: &mut Vec<String>) -> Result<Map> {
+    fn config(&mut self, problems: &Problems) -> Result<Map> {
         let list = self.text(CONFIG)?;
         let list = json::parse(CONFIG, list.as_bytes())?;
         let paths = list.as_list().ok_or_else(|| Error::new(format!("{URL}{CONFIG}: expected a list of paths")))?;
@@ -114,7 +115,7 @@ impl Crawl<'_> {
         for key in keys {
             match self.text(&format!("{CONFIG}/{key}")) {
                 Ok(value) => drop(config.insert(key, value)),
-                Err(e) => problems.push(format!("{e}; the boot goes on without it")),
+                Err(e) => problems.warn(format!("{e}; the boot goes on without it")),
             }
         }
         Ok(config)
@@ -123,8 +124,8 @@ impl Crawl<'_> {
     fn instance(&mut self, machine: &Machine) -> Result<Instance> {
         let text = self.text("/1.0/meta-data")?;
         let mut metadata = mapping("meta-data", &text)?;
-        let mut problems = Vec::new();
-        let config = self.config(&mut problems)?;
+        let problems = Problems::new();
+        let config = self.config(&problems)?;
         let devices = self.get("/1.0/devices").ok();
         if let Some(own) = config.get("user.meta-data").and_then(Value::as_str).filter(|t| !t.is_empty()) {
             for (key, value) in mapping("user.meta-data", own)?.iter() {
@@ -141,7 +142,7 @@ impl Crawl<'_> {
         };
         let network = match of("network-config") {
             Some(text) => {
-                mapping("network-config", &text).map(Value::Map).map_err(|e| problems.push(e.to_string())).ok()
+                mapping("network-config", &text).map(Value::Map).map_err(|e| problems.warn(e.to_string())).ok()
             }
             None => None,
         };

@@ -8,6 +8,7 @@ use super::search::{Found, Search};
 use super::service::is_id;
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::instance::Instance;
@@ -117,14 +118,14 @@ fn instance(get: &dyn Fn(&str) -> Result<Option<Vec<u8>>>, place: &str) -> Resul
     }
     // It may be empty: then the machine gets the default name.
     let hostname = text(HOSTNAME)?.ok_or_else(|| missing(HOSTNAME))?;
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     // If it exists and cannot be read that is an error, because the instance would lack it for good.
     let keys = get(KEYS)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let vendor_data = get(VENDOR_DATA)?;
     let user_data = get(USER_DATA)?.filter(|bytes| !bytes.is_empty());
     let vendor_data = vendor_data.map(|bytes| yaml::parse(VENDOR_DATA, &String::from_utf8_lossy(&bytes)));
     let vendor_data = vendor_data.unwrap_or(Ok(Value::Null)).unwrap_or_else(|e| {
-        problems.push(format!("{e}; the boot goes on without it"));
+        problems.warn(format!("{e}; the boot goes on without it"));
         Value::Null
     });
     let mut metadata = Map::from_iter([("instance-id", id.as_str()), ("local-hostname", hostname.as_str())]);

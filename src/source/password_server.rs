@@ -51,7 +51,7 @@ pub fn fetch(client: &Client, url: &str, instance: &mut Instance) {
     match ask(client, url) {
         Ok(Some(config)) => instance.config = config,
         Ok(None) => {}
-        Err(e) => instance.problems.push(format!("{e}; the boot goes on without a password")),
+        Err(e) => instance.problems.warn(format!("{e}; the boot goes on without a password")),
     }
 }
 

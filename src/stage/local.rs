@@ -358,8 +358,8 @@ fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
     if let Some(source) = source::named(&instance.source) {
         (source.deprecated)(boot.machine, instance, &boot.report);
     }
-    for problem in &instance.problems {
-        boot.report.warn(format_args!("{place}: {problem}"));
+    for problem in instance.problems.entries() {
+        boot.report.push(problem.below(place));
     }
     boot.log();
 }

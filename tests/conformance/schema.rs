@@ -25,7 +25,7 @@ fn paths<'a>(case: &'a Value, list: &str) -> Vec<&'a str> {
 fn compare(case: &Value) -> Outcome {
     let found = check(case.get("config").and_then(Value::as_map).unwrap());
     let (errors, mut expected) = (paths(case, "errors"), paths(case, "deprecations"));
-    let mut deprecations: Vec<&str> = found.deprecations.iter().map(|p| p.path.as_str()).collect();
+    let mut deprecations: Vec<&str> = found.deprecations.iter().map(|p| p.key.as_str()).collect();
     deprecations.sort_unstable();
     expected.sort_unstable();
     expected.dedup();
@@ -36,7 +36,7 @@ fn compare(case: &Value) -> Outcome {
     let is_theirs = |ours: &str| errors.iter().any(|theirs| within(ours, theirs) || within(theirs, ours));
     let same = match errors.as_slice() {
         [] => found.errors.is_empty() && deprecations == expected,
-        _ => !found.errors.is_empty() && found.errors.iter().all(|problem| is_theirs(&problem.path)),
+        _ => !found.errors.is_empty() && found.errors.iter().all(|problem| is_theirs(&problem.key)),
     };
     if same {
         return Outcome::Agrees;

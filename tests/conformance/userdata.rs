@@ -42,7 +42,7 @@ fn instance_data() -> Value {
     .unwrap()
 }
 
-fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> (Consumed, Report) {
+fn run(case: &Value, urls: &Value, launch_index: Option<i64>) -> (Consumed, Problems) {
     let expected = case.get("expected").unwrap();
     let mut base = Map::new();
     base.insert("vendor_data", yaml::parse("t", "{enabled: true}").unwrap());

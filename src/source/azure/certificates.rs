@@ -10,6 +10,7 @@ use super::wire_server::{GoalState, WireServer};
 use crate::base::base64;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::root::Command;
 
 /// The most certificates that are read.
@@ -31,7 +32,7 @@ pub fn keys(
     fingerprints: &[String],
     folder: &str,
     run: Run,
-    warnings: &mut Vec<String>,
+    warnings: &Problems,
 ) -> Result<Vec<String>> {
     let none = || Error::new("the wire server has no certificates for this machine");
     let url = goal.certificates.as_deref().ok_or_else(none)?;
@@ -43,7 +44,7 @@ pub fn keys(
     for wanted in fingerprints {
         let Some((pem, _)) = found.iter().find(|(_, fingerprint)| fingerprint.eq_ignore_ascii_case(wanted)) else {
             warnings
-                .push(format!("ovf-env.xml names an SSH key by the fingerprint {wanted}, and no certificate has it"));
+                .warn(format!("ovf-env.xml names an SSH key by the fingerprint {wanted}, and no certificate has it"));
             continue;
         };
         keys.push(public_key(pem, run)?);
@@ -187,9 +188,9 @@ mod tests {
             true => Ok(Vec::new()),
             false => run(command),
         };
-        let mut warnings = Vec::new();
+        let warnings = Problems::new();
         let wanted = [fingerprint, "00".repeat(20)];
-        let keys = keys(&server, &goal, &wanted, folder, &mut keep, &mut warnings).unwrap();
+        let keys = keys(&server, &goal, &wanted, folder, &mut keep, &warnings).unwrap();
         assert_eq!(
             keys,
             [String::from_utf8(read("u.pub")).unwrap().split(' ').take(2).collect::<Vec<_>>().join(" ").trim()]

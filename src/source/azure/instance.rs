@@ -9,6 +9,7 @@ use super::media::{self, Media, REDACTED};
 use super::network;
 use crate::base::base64;
 use crate::base::password::{self, Method};
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
 use crate::machine::Nic;
@@ -52,13 +53,13 @@ pub struct Read<'a> {
     /// Where the data came from: `/dev/sr0`, `IMDS`, a folder.
     pub seed: &'a str,
     pub failure: Option<&'a Failure>,
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 impl Surroundings {
     /// Builds the instance. `report` creates the report of a failure.
     pub fn instance(&self, media: Option<&Media>, read: Read, report: impl Fn(&Failure) -> String) -> Instance {
-        let Read { imds, seed, failure, mut problems } = read;
+        let Read { imds, seed, failure, problems } = read;
         let text = |path: &[&str]| imds.at(path).and_then(Value::text).filter(|t| !t.is_empty());
         let profile = |key: &str| text(&["compute", "osProfile", key]);
         let (user, host_name) = (profile("adminUsername"), profile("computerName"));
@@ -71,7 +72,7 @@ impl Surroundings {
         };
         let from_media = keys.is_none();
         let public_keys = keys.unwrap_or_else(media_keys);
-        let config = self.config(media, user.as_deref(), disable_password, &mut problems);
+        let config = self.config(media, user.as_deref(), disable_password, &problems);
 
         let mut metadata = Map::new();
         metadata.insert("instance-id", self.identity.instance_id.as_str());
@@ -96,7 +97,7 @@ impl Surroundings {
             None => Some(media::minimal(host_name.as_deref(), user.as_deref(), disable_password)),
         };
         if document.is_none() {
-            problems.push(format!("{} is not kept: its password could not be taken out", media::FILE));
+            problems.warn(format!("{} is not kept: its password could not be taken out", media::FILE));
         }
         let document = document.filter(|_| !self.data_dir.is_empty());
         Instance {
@@ -109,8 +110,8 @@ impl Surroundings {
             local_hostname: host_name,
             availability_zone: text(&["compute", "platformFaultDomain"]),
             region: text(&["compute", "location"]),
-            user_data: user_data(media, imds, &mut problems),
-            network: network::config(imds, &self.nics, self.network, &mut problems),
+            user_data: user_data(media, imds, &problems),
+            network: network::config(imds, &self.nics, self.network, &problems),
             metadata: Value::Map(metadata),
             config: Value::Map(config),
             public_keys,
@@ -133,7 +134,7 @@ impl Surroundings {
         media: Option<&Media>,
         user: Option<&str>,
         disable_password: Option<bool>,
-        problems: &mut Vec<String>,
+        problems: &Problems,
     ) -> Map {
         let mut config = Map::new();
         let mut default_user = Map::new();
@@ -147,7 +148,7 @@ impl Surroundings {
             match known.map_or_else(|| password::hash(plain, Method::Sha512, None), Ok) {
                 _ if plain == REDACTED => {}
                 Ok(hash) => drop(default_user.insert("hashed_passwd", hash)),
-                Err(e) => problems.push(format!("{}: the user's password is not set: {e}", media::FILE)),
+                Err(e) => problems.warn(format!("{}: the user's password is not set: {e}", media::FILE)),
             }
         }
         if !default_user.is_empty() {
@@ -215,13 +216,13 @@ fn is_openssh(key: &str) -> bool {
 }
 
 /// The media's custom data, else the metadata's user-data.
-fn user_data(media: Option<&Media>, imds: &Value, problems: &mut Vec<String>) -> Option<Bytes> {
+fn user_data(media: Option<&Media>, imds: &Value, problems: &Problems) -> Option<Bytes> {
     if let Some(data) = media.and_then(|m| m.custom_data.as_ref()) {
         return Some(Bytes::from(data.clone()));
     }
     let decoded = base64::decode_leniently(imds.at(&["compute", "userData"])?.as_str()?.as_bytes());
     if decoded.is_none() {
-        problems.push("the metadata's user-data is ignored: expected base64".into());
+        problems.warn("the metadata's user-data is ignored: expected base64");
     }
     decoded.filter(|data| !data.is_empty()).map(Bytes::from)
 }
@@ -259,7 +260,7 @@ mod tests {
     }
 
     fn read<'a>(imds: &'a Value, seed: &'a str) -> Read<'a> {
-        Read { imds, seed, failure: None, problems: Vec::new() }
+        Read { imds, seed, failure: None, problems: Problems::new() }
     }
 
     fn media(linux: &str) -> Media {

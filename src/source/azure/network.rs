@@ -1,6 +1,7 @@
 //! Network configuration from the metadata's `network` section, adapted to the image's settings and the
 //! machine's drivers.
 
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::instance::NetworkData;
 use crate::machine::Nic;
@@ -21,11 +22,11 @@ pub struct Settings {
 
 /// The configuration: from the metadata if it has one, else DHCP on the most suitable device. None if the machine has
 /// no device.
-pub fn config(imds: &Value, nics: &[Nic], settings: Settings, problems: &mut Vec<String>) -> Option<NetworkData> {
+pub fn config(imds: &Value, nics: &[Nic], settings: Settings, problems: &Problems) -> Option<NetworkData> {
     if settings.metadata && !imds.is_null() {
         match azure_imds::to_v2(imds) {
             Ok(v2) => return Some(NetworkData::Cloud(adapted(v2, nics, settings))),
-            Err(e) => problems.push(format!("the metadata's network configuration is not used, but DHCP: {e}")),
+            Err(e) => problems.warn(format!("the metadata's network configuration is not used, but DHCP: {e}")),
         }
     }
     fallback_with_driver(nics).map(NetworkData::Cloud)
@@ -92,10 +93,10 @@ mod tests {
         Nic { name, mac, driver, physical: true, carrier: Some(true), kind: 1, ..Nic::default() }
     }
 
-    fn of(imds: &str, nics: &[Nic], settings: Settings) -> (String, Vec<String>) {
-        let mut problems = Vec::new();
+    fn of(imds: &str, nics: &[Nic], settings: Settings) -> (String, Problems) {
+        let problems = Problems::new();
         let imds = json::parse("t", imds.as_bytes()).unwrap();
-        match config(&imds, nics, settings, &mut problems) {
+        match config(&imds, nics, settings, &problems) {
             Some(NetworkData::Cloud(value)) => (json::to_string_sorted(&value), problems),
             other => (format!("{other:?}"), problems),
         }
@@ -126,7 +127,7 @@ mod tests {
         let (got, problems) = of(imds, &nics, ALL);
         let flat = |text: &str| text.replace([' ', '\n'], "");
         assert_eq!(flat(&got), flat(expected));
-        assert_eq!(problems, [""; 0]);
+        assert_eq!(problems, Problems::new());
         let (got, _) = of(imds, &[], Settings { secondary: false, set_name: false, ..ALL });
         assert!(got.contains("enx000d3a047598") && !got.contains("set-name") && !got.contains("10.0.0.5"), "{got}");
     }

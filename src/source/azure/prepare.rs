@@ -6,6 +6,7 @@ use super::instance::{RESOURCE_DISK, Read, Surroundings};
 use super::media::{self, Media};
 use super::{SOURCE, disk, network};
 use crate::base::deadline::Deadline;
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value};
 use crate::drive::Files;
 use crate::drive::search::Probed;
@@ -114,7 +115,7 @@ pub fn of_files(search: &Search, files: &Files, place: &str) -> Option<Instance>
     let unknown = |_| Identity { instance_id: DEFAULT_ID.into(), vm_id: DEFAULT_ID.into(), is_new: true };
     let identity = Identity::of(search.machine, search.root).unwrap_or_else(unknown);
     let data_dir = data_dir(search.settings(SOURCE.name)).unwrap_or_default();
-    let read = Read { imds: &Value::Null, seed: place, failure: None, problems: Vec::new() };
+    let read = Read { imds: &Value::Null, seed: place, failure: None, problems: Problems::new() };
     Some(surroundings(search, identity, data_dir).instance(Some(&media), read, ToString::to_string))
 }
 

@@ -10,6 +10,7 @@ use super::wire_server::{self, Health, WireServer};
 use super::{SOURCE, certificates, instance};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::base::text;
 use crate::base::text::start;
 use crate::document::Value;
@@ -87,9 +88,9 @@ pub fn provisioned(live: &mut Live) -> Result<()> {
                 status => Err(Error::new(format!("{name} ended with exit status {status}"))),
             }
         };
-        let mut warnings = Vec::new();
-        let keys = certificates::keys(&server, &goal, &fingerprints, TRANSPORT, &mut run, &mut warnings);
-        warnings.iter().for_each(|warning| live.report.warn(warning));
+        let warnings = Problems::new();
+        let keys = certificates::keys(&server, &goal, &fingerprints, TRANSPORT, &mut run, &warnings);
+        live.report.absorb(warnings);
         match keys {
             Ok(keys) => live.public_keys.extend(keys),
             Err(e) => live.report.warn(format_args!("SSH keys of ovf-env.xml are missing: {e}")),
@@ -176,7 +177,7 @@ fn eject(live: &mut Live) {
 mod tests {
     use super::super::wire_server::tests::{GOAL_STATE, client};
     use super::*;
-    use crate::base::problem::{Problems, Severity};
+    use crate::base::problem::Severity;
     use crate::base::testing::TempDir;
     use crate::document::{json, xml, yaml};
     use crate::instance::Instance;

@@ -7,6 +7,7 @@ use super::prepare::{Prepared, prepare};
 use super::wire_server::{self, Health, WireServer};
 use super::{SOURCE, imds};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::Value;
 use crate::link::http::{Client, Limits, Redirects};
 use crate::link::{Reach, Uplink};
@@ -45,8 +46,8 @@ pub fn job(search: &mut Search) -> Option<Job> {
     if let Some((found, Prepared { surroundings, .. })) =
         with_media.filter(|(_, known)| known.pool(&Value::Null).is_none())
     {
-        let problems =
-            vec!["the metadata service did not answer: only what the provisioning media says is used".into()];
+        let problems = Problems::new();
+        problems.warn("the metadata service did not answer: only what the provisioning media says is used");
         let read = Read { imds: &Value::Null, seed: &found.seed, failure: None, problems };
         let instance = surroundings.instance(Some(&found.media), read, ToString::to_string);
         search.otherwise(Found { instance, place: found.seed.clone() }, Arc::clone(&failed));
@@ -113,9 +114,9 @@ impl Service {
             }
         };
         let (mut document, mut failure) = imds(self.known.media.is_some())?;
-        let mut problems = Vec::new();
+        let problems = Problems::new();
         let mut media = self.known.media.as_ref().map(|found| (&found.media, found.seed.as_str()));
-        self.wait_for_media(client, &document, media.map(|(_, seed)| seed), &mut problems)?;
+        self.wait_for_media(client, &document, media.map(|(_, seed)| seed), &problems)?;
         let pool = self.known.pool(&document);
         let owners;
         if let Some(pool) = pool {
@@ -132,14 +133,16 @@ impl Service {
         }
         let has_custom_data = document.at(&["extended", "compute", "hasCustomData"]).and_then(Value::as_bool);
         if has_custom_data == Some(true) && media.is_none_or(|(media, _)| media.custom_data.is_none()) {
-            problems.push("the metadata says that there is custom data, and the provisioning media has none".into());
+            problems.warn("the metadata says that there is custom data, and the provisioning media has none");
             if self.known.fail_without_custom_data {
                 let missing = Failure::new("failure to read customData while hasCustomData=true");
                 let missing = missing.with("pps_type", pool.map_or("None", Pool::name));
                 failure = failure.or(Some(missing.with("provisioning_media", media.map_or(IMDS, |(_, seed)| seed))));
             }
         }
-        problems.extend(failure.as_ref().map(ToString::to_string));
+        if let Some(failure) = &failure {
+            problems.warn(failure);
+        }
         let seed = media.map_or(IMDS, |(_, seed)| seed);
         let read = Read { imds: &document, seed, failure: failure.as_ref(), problems };
         let report = |failure: &Failure| failure.report(&self.known.surroundings.identity.vm_id, client.now());
@@ -150,13 +153,7 @@ impl Service {
 
     /// On a new machine, waits for media that exists according to the metadata: its drive may be slower than
     /// the network. If a drive appears, the search by `client` is cancelled.
-    fn wait_for_media(
-        &self,
-        client: &Client,
-        imds: &Value,
-        seed: Option<&str>,
-        problems: &mut Vec<String>,
-    ) -> Result<()> {
+    fn wait_for_media(&self, client: &Client, imds: &Value, seed: Option<&str>, problems: &Problems) -> Result<()> {
         let has_password = imds.at(&["compute", "osProfile", "disablePasswordAuthentication"]).and_then(Value::text);
         let has_password = has_password.is_some_and(|disabled| disabled.eq_ignore_ascii_case("false"));
         let has_data = imds.at(&["extended", "compute", "hasCustomData"]).and_then(Value::as_bool) == Some(true);
@@ -167,7 +164,7 @@ impl Service {
         if !client.wait(MEDIA_TIME) {
             return Err(Error::new("the search ended while the provisioning media was awaited"));
         }
-        problems.push(format!(
+        problems.warn(format!(
             "the metadata says that there is a password or custom data, and no provisioning media appeared in {} s",
             MEDIA_TIME.as_secs()
         ));
@@ -321,7 +318,7 @@ mod tests {
         let left = |script: &Script| script.left(Deadline::after(Duration::from_secs(60))).as_secs();
         let (found, script, _) = fetch(&[], imds());
         let problems = found.unwrap().instance.problems;
-        assert!(problems[0].contains("no provisioning media appeared in 10 s"), "{problems:?}");
+        assert!(problems.entries()[0].to_string().contains("no provisioning media appeared in 10 s"), "{problems:?}");
         assert!(left(&script) <= 50);
         // Neither if it is present, nor in a later boot.
         let media = document("<ns1:HostName>h</ns1:HostName><ns1:CustomData>eA==</ns1:CustomData>", "");

@@ -130,8 +130,10 @@ fn service_job(search: &mut Search) -> Option<Job> {
         let router = |link: &str| {
             leases::below(&machine).iter().filter(|lease| lease.link == link).find_map(|lease| lease.router())
         };
-        let mut instance = instance::instance(crawled, cloud, base, &nics, link, full_network, &router);
-        instance.problems.extend(warning.map(str::to_owned));
+        let instance = instance::instance(crawled, cloud, base, &nics, link, full_network, &router);
+        if let Some(warning) = warning {
+            instance.problems.warn(warning);
+        }
         Ok(Found { instance, place: base.into() })
     };
     let urls = move |uplink: &Uplink| instance::urls(uplink, &configured);

@@ -4,6 +4,7 @@
 
 use super::tree::{Service, Tokens, VALUE_TRIES};
 use crate::base::error::Result;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request};
 
@@ -24,7 +25,7 @@ pub struct Crawled {
     pub user_data: Option<Vec<u8>>,
     /// The identity document; null if there is none.
     pub identity: Value,
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 /// Reads everything from the service at `base`. If it `is_aws`, a token is used from the start, as version 2
@@ -47,19 +48,19 @@ pub fn crawl(client: &Client, base: &str, is_aws: bool) -> Result<Crawled> {
             let limited = Request { limit: MAX_IDENTITY, tries: VALUE_TRIES, ..Request::get(&identity) };
             (user_data, if is_aws { service.get(&limited) } else { Ok(None) })
         });
-        crawled.metadata = service.tree(&format!("{root}/meta-data"), &id, &mut crawled.problems);
+        crawled.metadata = service.tree(&format!("{root}/meta-data"), &id, &crawled.problems);
         let Ok((user_data, identity)) = other.join() else { return };
         match user_data {
             Ok(found) => crawled.user_data = found.filter(|b| !b.is_empty()),
-            Err(e) => crawled.problems.push(format!("{e}; the boot goes on without user-data")),
+            Err(e) => crawled.problems.warn(format!("{e}; the boot goes on without user-data")),
         }
         match identity {
             Ok(Some(bytes)) => match json::parse("instance-identity/document", &bytes) {
                 Ok(value) => crawled.identity = value,
-                Err(e) => crawled.problems.push(e.to_string()),
+                Err(e) => crawled.problems.warn(e.to_string()),
             },
             Ok(None) => {}
-            Err(e) => crawled.problems.push(e.to_string()),
+            Err(e) => crawled.problems.warn(e.to_string()),
         }
     });
     crawled.metadata.insert("instance-id", id);

@@ -5,6 +5,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::percent;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Reply, Request, refused};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +119,7 @@ impl<'a> Service<'a> {
 
     /// The tree below `root`, read level by level with the values of a level in parallel; `id` is its
     /// instance-id. Failures are added to `problems`.
-    pub fn tree(&self, root: &str, id: &str, problems: &mut Vec<String>) -> Map {
+    pub fn tree(&self, root: &str, id: &str, problems: &Problems) -> Map {
         let mut tree = Map::new();
         tree.insert("instance-id", id);
         let mut folders: Vec<Vec<String>> = vec![Vec::new()];
@@ -162,14 +163,14 @@ impl<'a> Service<'a> {
             }
         }
         if names > MAX_NAMES {
-            problems.push(format!("{root}: more than {MAX_NAMES} names; the rest is left out"));
+            problems.warn(format!("{root}: more than {MAX_NAMES} names; the rest is left out"));
         }
         tree
     }
 
     /// The documents at `urls`, in order. None for those that do not exist, or failed, which is added to `problems`. `left`: how
     /// many bytes they may still take.
-    fn all(&self, urls: &[String], left: &AtomicUsize, problems: &mut Vec<String>) -> Vec<Option<Vec<u8>>> {
+    fn all(&self, urls: &[String], left: &AtomicUsize, problems: &Problems) -> Vec<Option<Vec<u8>>> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::with_capacity(urls.len()));
         std::thread::scope(|scope| {
@@ -198,7 +199,7 @@ impl<'a> Service<'a> {
         crate::base::sort::by_key(&mut results, |(at, _)| *at);
         let found = |(_, result): (usize, Result<Option<Vec<u8>>>)| {
             result.unwrap_or_else(|e| {
-                problems.push(e.to_string());
+                problems.warn(e.to_string());
                 None
             })
         };
@@ -336,9 +337,13 @@ mod tests {
         }
         let (uplink, deadline) = (Uplink::system(), Deadline::after(Duration::from_secs(60)));
         let client = Client::over(Arc::new(script), &uplink, Redirects::SameOrigin, deadline, &Findings::default());
-        let mut problems = Vec::new();
-        let tree = Service::new(&client, "http://h", None).tree("http://h", "i-1", &mut problems);
-        assert_eq!((tree.len(), problems.len()), (11, 90), "{:?}", problems.first());
-        assert!(problems[0].contains("all values are more than"), "{}", problems[0]);
+        let problems = Problems::new();
+        let tree = Service::new(&client, "http://h", None).tree("http://h", "i-1", &problems);
+        assert_eq!((tree.len(), problems.len()), (11, 90), "{:?}", problems);
+        assert!(
+            problems.entries()[0].to_string().contains("all values are more than"),
+            "{}",
+            problems.entries()[0].to_string()
+        );
     }
 }

@@ -7,6 +7,7 @@
 use super::marks::{LABEL, SEEDS, is_seed};
 use super::place::{FILES, file_at, local_folder, substituted};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
@@ -28,7 +29,7 @@ pub struct Seed {
     user_data: Option<Bytes>,
     vendor_data: Option<Bytes>,
     network: Option<Value>,
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Problems,
     found: Vec<String>,
     /// Whether LXD made the machine: its socket exists.
     is_lxd: bool,
@@ -191,7 +192,7 @@ impl Seed {
 
     /// Adds the files of a seed: existing metadata stays, everything else is replaced.
     pub fn take_files(&mut self, files: &Files, place: &str) {
-        let mut parse = |name: &str| {
+        let parse = |name: &str| {
             let document = format!("{name} of {place}");
             let problem = match yaml::parse(&document, &String::from_utf8_lossy(files.get(name)?)) {
                 Ok(Value::Map(map)) => return Some(map),
@@ -199,7 +200,7 @@ impl Seed {
                 Ok(other) => crate::document::wrong(&document, "a mapping", &other),
                 Err(e) => e,
             };
-            self.problems.push(problem.to_string());
+            self.problems.warn(problem.to_string());
             None
         };
         let (metadata, network) = (parse("meta-data"), parse("network-config"));
@@ -221,12 +222,12 @@ impl Seed {
                 Ok(Value::Map(map)) => self.take_metadata(map),
                 Ok(other) => self
                     .problems
-                    .push(crate::document::wrong("datasource: NoCloud: meta-data", "a mapping", &other).to_string()),
-                Err(e) => self.problems.push(e.to_string()),
+                    .warn(crate::document::wrong("datasource: NoCloud: meta-data", "a mapping", &other).to_string()),
+                Err(e) => self.problems.warn(e.to_string()),
             },
             other => self
                 .problems
-                .push(crate::document::wrong("datasource: NoCloud: meta-data", "a mapping", other).to_string()),
+                .warn(crate::document::wrong("datasource: NoCloud: meta-data", "a mapping", other).to_string()),
         }
         let vendor = all.get("vendor-data").and_then(Value::bytes);
         self.user_data = user.bytes().map(|bytes| bytes.to_vec().into());
@@ -239,8 +240,8 @@ impl Seed {
         match network {
             Ok(Value::Null) => {}
             Ok(network @ Value::Map(_)) => self.network = Some(network),
-            Ok(other) => self.problems.push(crate::document::wrong(NETWORK, "a mapping", &other).to_string()),
-            Err(e) => self.problems.push(e.to_string()),
+            Ok(other) => self.problems.warn(crate::document::wrong(NETWORK, "a mapping", &other).to_string()),
+            Err(e) => self.problems.warn(e.to_string()),
         }
         self.found.push("ds_config".into());
     }
@@ -428,9 +429,13 @@ mod tests {
         let found = seed.finish("DataSourceNoCloud", DEFAULT_ID).instance;
         assert_eq!(found.instance_id, "nocloud");
         assert_eq!(found.metadata.get("instance-id"), Some(&Value::from("nocloud")));
-        assert!(found.problems[0].starts_with("meta-data of /dev/vdb: not valid YAML"), "{:?}", found.problems);
         assert!(
-            found.problems[1].starts_with("network-config of /dev/vdb: expected a mapping"),
+            found.problems.entries()[0].to_string().starts_with("meta-data of /dev/vdb: not valid YAML"),
+            "{:?}",
+            found.problems
+        );
+        assert!(
+            found.problems.entries()[1].to_string().starts_with("network-config of /dev/vdb: expected a mapping"),
             "{:?}",
             found.problems
         );

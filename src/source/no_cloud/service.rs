@@ -5,6 +5,7 @@
 use super::place::{FILES, file_at};
 use super::seed::{self, Seed};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects, Request};
@@ -41,7 +42,7 @@ pub fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Seed> {
     let missing = |name: &str| Error::new(format!("there is no {name} at {}", plain(from)));
     let mut files = Files::default();
     files.insert(meta_data, get(meta_data, u32::MAX)?.ok_or_else(|| missing(meta_data))?);
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     let user_data = std::thread::scope(|scope| {
         let get = &get;
         let threads = [others.0, others.1].map(|name| (name, scope.spawn(move || get(name, OPTIONAL_TRIES))));
@@ -50,15 +51,15 @@ pub fn fetch(client: &Client, mut seed: Seed, from: &str) -> Result<Seed> {
             match thread.join() {
                 Ok(Ok(Some(body))) => files.insert(name, body),
                 Ok(Ok(None)) => {}
-                Ok(Err(e)) => problems.push(format!("{e}; the boot goes on without it")),
-                Err(_) => problems.push(format!("{name}: failed to read it")),
+                Ok(Err(e)) => problems.warn(format!("{e}; the boot goes on without it")),
+                Err(_) => problems.warn(format!("{name}: failed to read it")),
             }
         }
         first
     });
     files.insert(FILES[1], user_data?);
     seed.take_files(&files, plain(from));
-    seed.problems.extend(problems);
+    seed.problems.absorb(problems);
     Ok(seed)
 }
 

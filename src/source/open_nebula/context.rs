@@ -4,6 +4,7 @@
 //! far as assignments need them. Nothing is executed: commands and command substitutions are problems.
 
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 
 /// The most bytes of all values together: values may refer to each other.
@@ -18,7 +19,7 @@ pub struct Context {
     /// Variables and their values, in the script's order.
     pub variables: Map,
     /// Ignored parts, one line each, without values.
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 /// Reads the assignments of a script: `NAME=value` in any quoting, with or without `export`, and with `$NAME`
@@ -83,7 +84,7 @@ impl<'a> Reader<'a> {
     fn problem(&mut self, what: &str) {
         if self.context.problems.len() < MAX_PROBLEMS {
             let problem = self.error(what).to_string();
-            self.context.problems.push(problem);
+            self.context.problems.warn(problem);
         }
     }
 
@@ -269,7 +270,7 @@ mod tests {
             ("H", "ab"),
         ];
         assert_eq!(all, expected.map(|(k, v)| (k, v.to_owned())));
-        assert_eq!(context.problems, Vec::<String>::new());
+        assert_eq!(context.problems, Problems::new());
     }
 
     #[test]
@@ -278,7 +279,11 @@ mod tests {
         let context = parse(script).unwrap();
         assert_eq!(context.variables.keys().collect::<Vec<_>>(), ["C", "F"]);
         assert_eq!(context.problems.len(), 5, "{:?}", context.problems);
-        assert!(context.problems[2].starts_with("context.sh: line 4: this is no assignment"), "{:?}", context.problems);
+        assert!(
+            context.problems.entries()[2].to_string().starts_with("context.sh: line 4: this is no assignment"),
+            "{:?}",
+            context.problems
+        );
     }
 
     #[test]

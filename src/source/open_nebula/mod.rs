@@ -74,7 +74,7 @@ fn candidates(search: &mut Search) -> Vec<String> {
 /// The instance of a tree of files; None if it has no context.sh.
 fn of_files(search: &Search, files: &Files, kind: &str, place: &str) -> Result<Option<Instance>> {
     let Some(script) = files.get(FILE) else { return Ok(None) };
-    let context::Context { variables, mut problems } = context::parse(&String::from_utf8_lossy(script))?;
+    let context::Context { variables, problems } = context::parse(&String::from_utf8_lossy(script))?;
     let text = |name: &str| variables.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
     let first = |names: &[&str]| names.iter().find_map(|name| text(name)).map(str::to_owned);
     let user_data = first(&["USER_DATA", "USERDATA"]).map(|data| {
@@ -83,12 +83,11 @@ fn of_files(search: &Search, files: &Files, kind: &str, place: &str) -> Result<O
         }
         let encoded: Vec<u8> = data.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
         base64::decode(&encoded).unwrap_or_else(|| {
-            problems
-                .push("context.sh: USER_DATA: expected base64, as USER_DATA_ENCODING says; it is used as it is".into());
+            problems.warn("context.sh: USER_DATA: expected base64, as USER_DATA_ENCODING says; it is used as it is");
             data.into_bytes()
         })
     });
-    let network = network::config(&variables, &search.machine.nics(), &mut problems).map(NetworkData::Cloud);
+    let network = network::config(&variables, &search.machine.nics(), &problems).map(NetworkData::Cloud);
     let setting = search.settings(SOURCE.name).and_then(|s| s.get("dsmode")).and_then(Value::as_str);
     let keys = first(&["SSH_KEY", "SSH_PUBLIC_KEY"]).map(Value::from);
     let mut instance = Instance {

@@ -2,6 +2,7 @@
 //!
 //! Follows OpenNebula's documentation, "Virtual Machine Template", "Context section".
 
+use crate::base::problem::{Problem, Problems, Severity};
 use crate::document::{Map, Value};
 use crate::machine::Nic;
 use std::net::Ipv4Addr;
@@ -14,7 +15,7 @@ const MAX_WORDS: usize = 100;
 
 /// The configuration of every physical NIC; None if no variable has an address. Problems are added to
 /// `problems`.
-pub fn config(context: &Map, nics: &[Nic], problems: &mut Vec<String>) -> Option<Value> {
+pub fn config(context: &Map, nics: &[Nic], problems: &Problems) -> Option<Value> {
     context.keys().any(is_address).then_some(())?;
     let devices = nics.iter().filter(|nic| nic.physical).filter_map(|nic| {
         let device = device(context, nic, problems).map_err(|e| problems.push(problem(nic, e))).ok()?;
@@ -35,12 +36,12 @@ fn after_number(name: &str) -> Option<&str> {
     Some(number.trim_start_matches(|c: char| c.is_ascii_digit())).filter(|rest| rest.len() < number.len())
 }
 
-fn problem(nic: &Nic, what: &str) -> String {
-    format!("context.sh: {}: {what}", nic.name)
+fn problem(nic: &Nic, what: &str) -> Problem {
+    Problem::new(Severity::Warning, "context.sh", &nic.name, what)
 }
 
 /// The configuration of one NIC. Optional values that are invalid are added to `problems`.
-fn device(context: &Map, nic: &Nic, problems: &mut Vec<String>) -> Result<Map, &'static str> {
+fn device(context: &Map, nic: &Nic, problems: &Problems) -> Result<Map, &'static str> {
     let text = |name: &str| context.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
     // The one with this NIC's MAC address; else the one with its name, unless its MAC address is another
     // NIC's.
@@ -132,25 +133,23 @@ mod tests {
         let context: Map = [("ETH0_IP", "10.0.0.5"), ("ETH0_MAC", "02:00:0A:00:00:05"), ("ETH0_MASK", "255.255.0.0")]
             .into_iter()
             .collect();
-        let (nics, mut problems) = ([nic("ens3", "02:00:0a:00:00:05"), nic("ens4", "02:00:0a:01:00:09")], Vec::new());
-        let config = config(&context, &nics, &mut problems).unwrap();
+        let (nics, problems) = ([nic("ens3", "02:00:0a:00:00:05"), nic("ens4", "02:00:0a:01:00:09")], Problems::new());
+        let config = config(&context, &nics, &problems).unwrap();
         let addresses_of =
             |config: &Value, name| json::to_string(config.at(&["ethernets", name, "addresses"]).unwrap());
         let addresses = |name| addresses_of(&config, name);
         assert_eq!((addresses("ens3"), addresses("ens4")), ("[\"10.0.0.5/16\"]".into(), "[\"10.1.0.9/24\"]".into()));
         // An eth0 that is not the one of ETH0_MAC.
-        let other = super::config(&context, &[nic("eth0", "02:00:0a:02:00:09")], &mut problems).unwrap();
+        let other = super::config(&context, &[nic("eth0", "02:00:0a:02:00:09")], &problems).unwrap();
         let other = other.at(&["ethernets", "eth0", "addresses"]).unwrap();
         assert_eq!(json::to_string(other), "[\"10.2.0.9/24\"]");
         assert!(problems.is_empty());
         // An alias has its parent's MAC address.
         let alias = [("ETH0_ALIAS0_IP", "10.0.0.6"), ("ETH0_ALIAS0_MAC", "02:00:0a:00:00:05")].into_iter();
         let both: Map = alias.chain(context.iter().map(|(name, value)| (name, value.as_str().unwrap()))).collect();
-        let parent = super::config(&both, &nics, &mut problems).unwrap();
+        let parent = super::config(&both, &nics, &problems).unwrap();
         assert_eq!(addresses_of(&parent, "ens3"), "[\"10.0.0.5/16\"]");
-        assert!(
-            super::config(&[("ETH0_MAC", "x"), ("ETH_IP", "y")].into_iter().collect(), &nics, &mut problems).is_none()
-        );
+        assert!(super::config(&[("ETH0_MAC", "x"), ("ETH_IP", "y")].into_iter().collect(), &nics, &problems).is_none());
     }
 
     #[test]
@@ -158,12 +157,15 @@ mod tests {
         for (name, value) in [("MASK", "255.0.255.0"), ("MTU", "big"), ("ROUTES", "10.0.0.0/8 10.0.0.1")] {
             let context: Map =
                 [("ETH0_IP".to_owned(), "10.0.0.5"), (format!("ETH0_{name}"), value)].into_iter().collect();
-            let mut problems = Vec::new();
-            let config = config(&context, &[nic("eth0", "02:00:0a:00:00:05")], &mut problems).unwrap();
+            let problems = Problems::new();
+            let config = config(&context, &[nic("eth0", "02:00:0a:00:00:05")], &problems).unwrap();
             // Without a mask there is no address; an MTU or a route it can do without.
             assert_eq!(config.at(&["ethernets", "eth0"]).is_none(), name == "MASK");
             assert!(config.at(&["ethernets", "eth0", "routes"]).is_none());
-            assert!(problems[0].starts_with(&format!("context.sh: eth0: {name}: expected ")), "{problems:?}");
+            assert!(
+                problems.entries()[0].to_string().starts_with(&format!("context.sh: eth0: {name}: expected ")),
+                "{problems:?}"
+            );
         }
         assert_eq!(of_mac("00:00"), None);
     }
@@ -174,7 +176,7 @@ mod tests {
         let words: String = (0..100_000).map(|i| format!("d{i} ")).collect();
         let context: Map = [("ETH0_IP", "10.0.0.5"), ("ETH0_SEARCH_DOMAIN", &words)].into_iter().collect();
         let before = crate::base::testing::cpu_time();
-        let config = config(&context, &[nic("eth0", "02:00:0a:00:00:05")], &mut Vec::new()).unwrap();
+        let config = config(&context, &[nic("eth0", "02:00:0a:00:00:05")], &Problems::new()).unwrap();
         let domains = config.at(&["ethernets", "eth0", "nameservers", "search"]).unwrap();
         assert_eq!(domains.as_list().unwrap().len(), MAX_WORDS);
         assert!(crate::base::testing::cpu_time() - before < std::time::Duration::from_secs(5));

@@ -87,13 +87,13 @@ fn finish(search: &Search, instance: &mut Instance, kind: &str, place: &str) {
             Some(mode) => instance.dsmode = mode,
             None => {
                 let expected = "expected local, net, pass or disabled; it is ignored";
-                instance.problems.push(format!("datasource: ConfigDrive: dsmode: {expected}"));
+                instance.problems.warn(format!("datasource: ConfigDrive: dsmode: {expected}"));
             }
         }
     }
     if instance.instance_id.is_empty() {
         instance.instance_id = search.machine.uuid().unwrap_or_else(|| DEFAULT_ID.into());
-        instance.problems.push(format!("{place} gives no instance-id: {} is used", instance.instance_id));
+        instance.problems.warn(format!("{place} gives no instance-id: {} is used", instance.instance_id));
     }
 }
 

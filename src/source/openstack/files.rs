@@ -2,6 +2,7 @@
 //!
 //! Follows nova's user documentation, "Metadata" (metadata API and config drives), and cloud-init's ConfigDrive reader.
 
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value, json, wrong};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
@@ -44,7 +45,7 @@ pub fn read(files: &Files) -> Option<Instance> {
 
 /// A document of the newest version that has a valid one. Invalid ones are reported, and the next older
 /// version is read.
-fn document(files: &Files, name: &str, problems: &mut Vec<String>) -> Option<Value> {
+fn document(files: &Files, name: &str, problems: &Problems) -> Option<Value> {
     for version in versions(files) {
         let path = format!("openstack/{version}/{name}");
         let Some(bytes) = files.get(&path) else { continue };
@@ -53,7 +54,7 @@ fn document(files: &Files, name: &str, problems: &mut Vec<String>) -> Option<Val
         }
         match json::parse(&path, bytes) {
             Ok(value) => return Some(value),
-            Err(e) => problems.push(e.to_string()),
+            Err(e) => problems.warn(e.to_string()),
         }
     }
     None
@@ -61,34 +62,34 @@ fn document(files: &Files, name: &str, problems: &mut Vec<String>) -> Option<Val
 
 fn read_version_2(files: &Files) -> Instance {
     let mut instance = Instance { platform: "openstack".into(), cloud_name: "openstack".into(), ..Instance::default() };
-    let mut problems = Vec::new();
-    let metadata = match document(files, "meta_data.json", &mut problems) {
+    let problems = Problems::new();
+    let metadata = match document(files, "meta_data.json", &problems) {
         Some(Value::Map(map)) => map,
         Some(other) => {
-            problems.push(wrong("meta_data.json", "a mapping", &other).to_string());
+            problems.warn(wrong("meta_data.json", "a mapping", &other).to_string());
             Map::new()
         }
         None => {
-            problems.push("meta_data.json: there is none, or none that can be read".into());
+            problems.warn("meta_data.json: there is none, or none that can be read");
             Map::new()
         }
     };
-    problems.extend(from_metadata(files, &metadata, &mut instance));
+    from_metadata(files, &metadata, &mut instance, &problems);
     instance.user_data = versions(files)
         .find_map(|v| files.shared(&format!("openstack/{v}/user_data")))
         .filter(|b| !b.is_empty())
         .cloned();
-    instance.vendor_data = document(files, "vendor_data.json", &mut problems).unwrap_or_default();
-    instance.vendor_data2 = document(files, "vendor_data2.json", &mut problems).unwrap_or_default();
-    instance.network = match document(files, "network_data.json", &mut problems) {
+    instance.vendor_data = document(files, "vendor_data.json", &problems).unwrap_or_default();
+    instance.vendor_data2 = document(files, "vendor_data2.json", &problems).unwrap_or_default();
+    instance.network = match document(files, "network_data.json", &problems) {
         Some(network @ Value::Map(_)) => Some(NetworkData::Openstack(network)),
         Some(Value::Null) | None => legacy_network(files, &metadata),
         Some(other) => {
-            problems.push(wrong("network_data.json", "a mapping", &other).to_string());
+            problems.warn(wrong("network_data.json", "a mapping", &other).to_string());
             None
         }
     };
-    instance.ec2_metadata = ec2(files, &mut problems);
+    instance.ec2_metadata = ec2(files, &problems);
     if let Some(Value::Map(mapping)) = instance.ec2_metadata.get("block-device-mapping") {
         instance.device_names = mapping.clone();
     }
@@ -110,8 +111,7 @@ fn copy_key(map: &mut Map, from: &str, to: &str) {
     }
 }
 
-fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<String> {
-    let mut problems = Vec::new();
+fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance, problems: &Problems) {
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     instance.instance_id = text("uuid").or_else(|| text("instance-id")).unwrap_or_default();
     instance.local_hostname = text("hostname").or_else(|| text("local-hostname")).or_else(|| text("name"));
@@ -128,12 +128,11 @@ fn from_metadata(files: &Files, metadata: &Map, instance: &mut Instance) -> Vec<
         let decoded = seed.as_str().and_then(|s| crate::base::base64::decode(s.trim().as_bytes()));
         match decoded {
             Some(bytes) => instance.random_seed = Some(Bytes::from(bytes)),
-            None => problems.push("meta_data.json: random_seed: expected base64".into()),
+            None => problems.warn("meta_data.json: random_seed: expected base64"),
         }
     }
     instance.dsmode = mode_in(metadata).unwrap_or_default();
-    read_files(files, metadata, instance, &mut problems);
-    problems
+    read_files(files, metadata, instance, problems);
 }
 
 fn add_keys(keys: &mut Vec<String>, more: Vec<String>) {
@@ -155,10 +154,10 @@ fn mode_in(metadata: &Map) -> Option<DsMode> {
 }
 
 /// `files: [{path, content_path}]`: the content is at `openstack/` plus the content_path.
-fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: &mut Vec<String>) {
+fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: &Problems) {
     let Some(list) = metadata.get("files").filter(|v| !v.is_null()) else { return };
     let Some(list) = list.as_list() else {
-        problems.push(wrong("meta_data.json: files", "a list", list).to_string());
+        problems.warn(wrong("meta_data.json: files", "a list", list).to_string());
         return;
     };
     let mut left = MAX_CONTENT;
@@ -166,18 +165,18 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
         let (path, content) =
             (file.get("path").and_then(Value::as_str), file.get("content_path").and_then(Value::as_str));
         let (Some(path), Some(content)) = (path, content) else {
-            problems.push(format!("meta_data.json: files[{i}]: expected path and content_path"));
+            problems.warn(format!("meta_data.json: files[{i}]: expected path and content_path"));
             continue;
         };
         match content_of(files, content) {
             Some(bytes) if bytes.len() > left => problems
-                .push(format!("meta_data.json: files[{i}]: ignored: all files are more than {MAX_CONTENT} bytes")),
+                .warn(format!("meta_data.json: files[{i}]: ignored: all files are more than {MAX_CONTENT} bytes")),
             Some(bytes) => {
                 left -= bytes.len();
                 instance.files.push((path.to_owned(), bytes.clone()));
             }
             None => problems
-                .push(format!("meta_data.json: files[{i}]: there is no openstack/{}", content.trim_start_matches('/'))),
+                .warn(format!("meta_data.json: files[{i}]: there is no openstack/{}", content.trim_start_matches('/'))),
         }
     }
 }
@@ -194,13 +193,13 @@ fn legacy_network(files: &Files, metadata: &Map) -> Option<NetworkData> {
     (!text.trim().is_empty()).then_some(NetworkData::Eni(text))
 }
 
-fn ec2(files: &Files, problems: &mut Vec<String>) -> Value {
+fn ec2(files: &Files, problems: &Problems) -> Value {
     for version in EC2_VERSIONS {
         let path = format!("ec2/{version}/meta-data.json");
         match files.get(&path).map(|bytes| json::parse(&path, bytes)) {
             Some(Ok(value @ Value::Map(_))) => return value,
-            Some(Ok(other)) => problems.push(wrong(&path, "a mapping", &other).to_string()),
-            Some(Err(e)) => problems.push(e.to_string()),
+            Some(Ok(other)) => problems.warn(wrong(&path, "a mapping", &other).to_string()),
+            Some(Err(e)) => problems.warn(e.to_string()),
             None => {}
         }
     }
@@ -218,11 +217,11 @@ fn read_version_1(files: &Files) -> Instance {
     let metadata = match files.get("meta.js").map(|bytes| json::parse("meta.js", bytes)) {
         Some(Ok(Value::Map(map))) => map,
         Some(Ok(other)) => {
-            instance.problems.push(wrong("meta.js", "a mapping", &other).to_string());
+            instance.problems.warn(wrong("meta.js", "a mapping", &other).to_string());
             Map::new()
         }
         Some(Err(e)) => {
-            instance.problems.push(e.to_string());
+            instance.problems.warn(e.to_string());
             Map::new()
         }
         None => Map::new(),
@@ -292,8 +291,12 @@ mod tests {
         assert_eq!(read.metadata.get("local-hostname"), Some(&Value::from("h.example")));
         assert_eq!(read.device_names.get("ami"), Some(&Value::from("sda")));
         assert_eq!(read.problems.len(), 2, "{:?}", read.problems);
-        assert!(read.problems[0].starts_with("openstack/2018-08-27/meta_data.json: not valid JSON at line 1"));
-        assert!(read.problems[1].contains("files[1]"));
+        assert!(
+            read.problems.entries()[0]
+                .to_string()
+                .starts_with("openstack/2018-08-27/meta_data.json: not valid JSON at line 1")
+        );
+        assert!(read.problems.entries()[1].to_string().contains("files[1]"));
     }
 
     #[test]
@@ -303,7 +306,7 @@ mod tests {
         let large = "x".repeat(MAX_CONTENT / 3);
         let read = read(&files(&[("openstack/latest/meta_data.json", &metadata), ("openstack/c", &large)])).unwrap();
         assert_eq!((read.files.len(), read.problems.len()), (3, 1));
-        assert!(read.problems[0].contains("files[3]: ignored"), "{:?}", read.problems);
+        assert!(read.problems.entries()[0].to_string().contains("files[3]: ignored"), "{:?}", read.problems);
     }
 
     /// Each key is compared with those before it.

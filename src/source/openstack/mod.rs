@@ -46,7 +46,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         fetched.files.into_iter().for_each(|(path, content)| tree.insert(path, content));
         let read = files::read(&tree).ok_or_else(|| Error::new(format!("{base} has no OpenStack metadata")));
         let mut instance = read?;
-        instance.problems.extend(fetched.problems);
+        instance.problems.absorb(fetched.problems);
         instance.source = SOURCE.name.into();
         instance.class = "DataSourceOpenStackLocal".into();
         instance.subplatform = format!("metadata ({})", fetched.base);

@@ -5,6 +5,7 @@
 
 use super::files::VERSIONS;
 use crate::base::error::{Context, Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::link::http::{Client, Request, WITHIN, refused};
 use crate::link::{Reach, Uplink};
@@ -37,7 +38,7 @@ pub struct Fetched {
     /// The service's URL, without a path.
     pub base: String,
     pub files: Vec<(String, Vec<u8>)>,
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 /// The URLs that `uplink` asks: the configured ones (`metadata_urls`), else the two well-known ones.
@@ -99,29 +100,29 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
                 // Some services return an empty body for a document that does not exist.
                 Ok(Some(body)) if !body.is_empty() => fetched.files.push((path(name), body)),
                 Ok(_) => {}
-                Err(e) => fetched.problems.push(format!("{e}; the boot goes on without it")),
+                Err(e) => fetched.problems.warn(format!("{e}; the boot goes on without it")),
             }
         }
         match injected.map(|thread| thread.map(std::thread::ScopedJoinHandle::join)) {
             Some(Ok(Ok((files, problems)))) => {
                 fetched.files.extend(files);
-                fetched.problems.extend(problems);
+                fetched.problems.absorb(problems);
             }
-            Some(_) => fetched.problems.push("failed to fetch the files that meta_data.json names".into()),
+            Some(_) => fetched.problems.warn("failed to fetch the files that meta_data.json names"),
             None => {}
         }
     });
     // A build without Ec2 cannot read its tree, and keeps to the disks.
     if const { is_chosen(ec2::SOURCE.name) } && documents_of_user(&fetched.files).any(mentions_ec2_metadata) {
-        match ec2_tree(client, base, &mut fetched.problems) {
+        match ec2_tree(client, base, &fetched.problems) {
             Ok(json) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
-            Err(e) => fetched.problems.push(e.to_string()),
+            Err(e) => fetched.problems.warn(e.to_string()),
         }
     } else if disks {
         match block_devices(client, base, &fetched.files, &control) {
             Ok(Some(json)) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
             Ok(None) => {}
-            Err(e) => fetched.problems.push(e.to_string()),
+            Err(e) => fetched.problems.warn(e.to_string()),
         }
     }
     Ok(fetched)
@@ -129,8 +130,8 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
 
 /// The files at `paths`, and why some could not be fetched. One that does not exist is left out, and reported
 /// by the caller.
-fn injected(client: &Client, base: &str, paths: &[String], control: &str) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
-    let (mut files, mut problems, mut left) = (Vec::new(), Vec::new(), MAX_CONTENT);
+fn injected(client: &Client, base: &str, paths: &[String], control: &str) -> (Vec<(String, Vec<u8>)>, Problems) {
+    let (mut files, problems, mut left) = (Vec::new(), Problems::new(), MAX_CONTENT);
     for path in paths {
         let url = format!("{base}/{path}");
         match client.document(&Request { limit: left, ..Request::bounded(&url, control) }) {
@@ -139,7 +140,7 @@ fn injected(client: &Client, base: &str, paths: &[String], control: &str) -> (Ve
                 files.push((path.clone(), body));
             }
             Ok(None) => {}
-            Err(e) => problems.push(e.to_string()),
+            Err(e) => problems.warn(e.to_string()),
         }
     }
     (files, problems)
@@ -240,7 +241,7 @@ fn mentions_ec2_metadata(body: &[u8]) -> bool {
 }
 
 /// The EC2 tree, in the form of a config drive's ec2 document.
-fn ec2_tree(client: &Client, base: &str, problems: &mut Vec<String>) -> Result<Vec<u8>> {
+fn ec2_tree(client: &Client, base: &str, problems: &Problems) -> Result<Vec<u8>> {
     let client = client.within(WITHIN);
     let (service, root) = (Service::new(&client, base, None), format!("{base}/latest/meta-data"));
     let id = service.instance_id(Request::get(&format!("{root}/instance-id")))?;

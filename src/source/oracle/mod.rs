@@ -9,6 +9,7 @@ use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use super::table::Source;
 use crate::base::base64;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value, json};
 use crate::instance::Instance;
@@ -96,8 +97,8 @@ fn read(client: &Client, host: &str, here: &Here) -> Result<Found> {
     let id = text("id").ok_or_else(|| {
         Error::new(format!("{base}instance/: expected a mapping with an id: another service answers there"))
     })?;
-    let mut problems = Vec::new();
-    let vnics = if here.needs_vnics() { vnics(client, &base, version, &mut problems) } else { Vec::new() };
+    let problems = Problems::new();
+    let vnics = if here.needs_vnics() { vnics(client, &base, version, &problems) } else { Vec::new() };
     let keys = document.at(&["metadata", "ssh_authorized_keys"]).cloned().unwrap_or_default();
     let user_data = document.at(&["metadata", "user_data"]).and_then(Value::as_str).filter(|t| !t.is_empty());
     let (zone, hostname) = (text("ociAdName"), text("hostname"));
@@ -124,7 +125,7 @@ fn read(client: &Client, host: &str, here: &Here) -> Result<Found> {
         launch_index: Some(0),
         public_keys: public_keys(Some(&keys)),
         user_data: user_data.map(|text| Bytes::from(base64::decode_loosely(text.as_bytes()))),
-        network: here.config(&vnics, &mut problems),
+        network: here.config(&vnics, &problems),
         metadata: Value::Map(metadata),
         ds: document.as_map().cloned().unwrap_or_default(),
         problems,
@@ -134,14 +135,14 @@ fn read(client: &Client, host: &str, here: &Here) -> Result<Found> {
 }
 
 /// The VNICs, the primary one first. Empty, with a problem, if they cannot be read.
-fn vnics(client: &Client, base: &str, version: u32, problems: &mut Vec<String>) -> Vec<Value> {
+fn vnics(client: &Client, base: &str, version: u32, problems: &Problems) -> Vec<Value> {
     let url = format!("{base}vnics/");
     let body = client.document(&Request { tries: VNIC_TRIES, first: true, ..request(&url, version) });
     let body = body.and_then(|body| body.ok_or_else(|| Error::new(format!("{url}: 404 Not Found"))));
     match body.and_then(|body| json::parse(&url, &body)) {
         Ok(Value::List(list)) => return list,
-        Ok(_) => problems.push(format!("{url}: expected a list; the network is configured as without a datasource")),
-        Err(e) => problems.push(format!("{e}; the network is configured as without a datasource")),
+        Ok(_) => problems.warn(format!("{url}: expected a list; the network is configured as without a datasource")),
+        Err(e) => problems.warn(format!("{e}; the network is configured as without a datasource")),
     }
     Vec::new()
 }

@@ -24,7 +24,7 @@ pub struct Here {
     iscsi_root: bool,
     /// The initramfs's configuration, as version 1, and the warnings about it.
     initramfs: Option<Value>,
-    warnings: Vec<String>,
+    warnings: Problems,
     configure_secondary: bool,
 }
 
@@ -40,7 +40,7 @@ impl Here {
             failover: nics.iter().filter(|n| is_failover_master(machine, n)).map(|n| n.name.clone()).collect(),
             iscsi_root: has_iscsi_root(machine),
             initramfs,
-            warnings: report.entries().iter().map(ToString::to_string).collect(),
+            warnings: report,
             configure_secondary,
             nics,
         }
@@ -52,21 +52,20 @@ impl Here {
     }
 
     /// The configuration, version 1. None if nothing is known.
-    pub fn config(&self, vnics: &[Value], problems: &mut Vec<String>) -> Option<NetworkData> {
-        problems.extend(self.warnings.iter().cloned());
+    pub fn config(&self, vnics: &[Value], problems: &Problems) -> Option<NetworkData> {
+        problems.absorb(self.warnings.clone());
         let configured = self.initramfs.as_ref().and_then(|c| c.get("config")?.as_list());
         let mut entries = configured.map(<[Value]>::to_vec).unwrap_or_default();
         let set_primary = entries.is_empty();
         // On bare metal, further VNICs are VLANs of a physical interface.
         let bare_metal = vnics.first().is_some_and(|vnic| vnic.get("nicIndex").is_some());
         if !set_primary && bare_metal {
-            problems
-                .push("configure_secondary_nics is ignored: the further VNICs of bare metal are not configured".into());
+            problems.warn("configure_secondary_nics is ignored: the further VNICs of bare metal are not configured");
         } else {
             for (index, vnic) in vnics.iter().enumerate().skip(usize::from(!set_primary)) {
                 match self.entry(vnic, index == 0) {
                     Ok(entry) => entries.push(entry),
-                    Err(problem) => problems.push(problem),
+                    Err(problem) => problems.warn(problem),
                 }
             }
         }
@@ -172,9 +171,9 @@ mod tests {
             std::os::unix::fs::symlink(driver, dir.0.join(net("ens3", "device/driver"))).unwrap();
         }
         let here = Here::of(&Machine::read(&dir.0), secondary);
-        let (vnics, mut problems) = (json::parse("t", vnics.as_bytes()).unwrap(), Vec::new());
+        let (vnics, problems) = (json::parse("t", vnics.as_bytes()).unwrap(), Problems::new());
         let vnics = if here.needs_vnics() { vnics.as_list().unwrap() } else { &[] };
-        match here.config(vnics, &mut problems) {
+        match here.config(vnics, &problems) {
             Some(NetworkData::Cloud(value)) => (json::to_string(value.get("config").unwrap()), problems.len()),
             _ => (String::new(), problems.len()),
         }

@@ -2,6 +2,7 @@
 
 use crate::base::base64;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value, xml, yaml};
 use crate::source::no_cloud::Seed;
 
@@ -15,7 +16,7 @@ pub struct Environment {
     /// Whether it is Azure's, which has its own section and no properties.
     pub is_azures: bool,
     /// Properties that could not be used, one line each.
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 impl Environment {
@@ -51,7 +52,7 @@ impl Environment {
             "user-data" => self.user_data = Some(decoded(value).unwrap_or_else(|| value.as_bytes().to_vec())),
             "network-config" => match network(value) {
                 Some(network) => self.network = Some(network),
-                None => self.problems.push(format!(
+                None => self.problems.warn(format!(
                     "{document}: network-config: expected YAML in base64, with the key network: it is ignored"
                 )),
             },

@@ -160,7 +160,7 @@ fn finish(seed: Seed, environment: &Environment, gives_network: bool) -> Found {
         ..std::mem::take(&mut found.instance)
     };
     found.instance = own;
-    found.instance.problems.extend(environment.problems.iter().cloned());
+    found.instance.problems.absorb(environment.problems.clone());
     found
 }
 

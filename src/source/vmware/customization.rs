@@ -141,14 +141,14 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
     metadata.insert("network", to_v2(text, &macs)?);
     let mut config = Map::new();
     settings.get("DATETIME", "TIMEZONE").map(|zone| config.insert("timezone", zone));
-    let mut values = Values { files: interfaces(search)?, ..Values::default() };
+    let values = Values { files: interfaces(search)?, ..Values::default() };
     if is_new(search, settings) {
         let reset = settings.is("PASSWORD", "RESET", &["yes", "true"]);
         let password =
             match settings.get("PASSWORD", "-PASS").map(|p| base64::decode(p.as_bytes()).map(String::from_utf8)) {
                 Some(Some(Ok(password))) => Some(password),
                 Some(_) => {
-                    values.problems.push("cust.cfg: [PASSWORD] -PASS: expected base64: it is ignored".into());
+                    values.problems.warn("cust.cfg: [PASSWORD] -PASS: expected base64: it is ignored");
                     None
                 }
                 None => None,
@@ -157,7 +157,7 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
             config.insert("chpasswd", passwords(search.root, password.as_deref(), reset));
         }
         if settings.get("CUSTOM-SCRIPT", "SCRIPT-NAME").is_some() {
-            values.problems.push("cust.cfg: [CUSTOM-SCRIPT]: the script is not run: use user-data".into());
+            values.problems.warn("cust.cfg: [CUSTOM-SCRIPT]: the script is not run: use user-data");
         }
     }
     settings.get("MISC", "MARKER-ID").map(|id| metadata.insert("marker-id", id));
@@ -423,7 +423,7 @@ mod tests {
             assert_eq!(asked, calls);
         }
         let values = read("[deployPkg] enable-custom-scripts = True\n").0.unwrap().unwrap();
-        assert!(values.problems[0].contains("the script is not run"));
+        assert!(values.problems.entries()[0].to_string().contains("the script is not run"));
         let files: Vec<_> = values.files.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(files, ["/etc/network/interfaces", "/etc/network/interfaces.before_vmware_customization"]);
         let instance = Instance { metadata: values.metadata.unwrap(), ..Instance::default() };

@@ -14,6 +14,7 @@ use super::search::{Found, Search};
 use super::table::Update;
 use super::{Hotplug, RealRoot, Source};
 use crate::base::error::Result;
+use crate::base::problem::Problems;
 use crate::detect::{Guestinfo, Mark};
 use crate::document::{Bytes, Map, Value, json, wrong, yaml};
 use crate::instance::{Instance, NetworkData, state};
@@ -79,20 +80,20 @@ fn of_environment(search: &Search) -> Option<Values> {
 
 /// The instance from a transport's values.
 fn found(search: &mut Search, values: Values) -> Result<Option<Found>> {
-    let mut problems = values.problems;
+    let problems = values.problems;
     let mut metadata = match values.metadata {
         Some(Value::Map(map)) => map,
         Some(other) => {
-            problems.push(wrong("VMware: metadata", "a mapping", &other).to_string());
+            problems.warn(wrong("VMware: metadata", "a mapping", &other).to_string());
             Map::new()
         }
         None => Map::new(),
     };
     if metadata.is_empty() && values.user_data.is_none() && values.vendor_data.is_none() {
-        problems.into_iter().for_each(|problem| search.problem(problem));
+        problems.entries().iter().for_each(|problem| search.problem(problem.to_string()));
         return Ok(None);
     }
-    let network = network(&mut metadata, &mut problems);
+    let network = network(&mut metadata, &problems);
     let text = |key: &str| metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     const KEYS: [&str; 4] = ["public-keys-data", "public_keys_data", "public-keys", "public_keys"];
     let keys = KEYS.iter().find_map(|key| metadata.get(key));
@@ -146,7 +147,7 @@ fn keep_cleared(search: &Search, instance: &mut Instance) {
 
 /// The network configuration in the metadata: a mapping, or an encoded text. It is kept as cloud-init keeps
 /// it.
-fn network(metadata: &mut Map, problems: &mut Vec<String>) -> Option<Value> {
+fn network(metadata: &mut Map, problems: &Problems) -> Option<Value> {
     let encoding = metadata.remove("network.encoding").and_then(|e| e.text());
     let config = match metadata.remove("network")? {
         map @ Value::Map(_) => map,
@@ -157,14 +158,14 @@ fn network(metadata: &mut Map, problems: &mut Vec<String>) -> Option<Value> {
             match decoded.and_then(|bytes| document_of(document, &bytes)) {
                 Ok(config) => config,
                 Err(e) => {
-                    problems.push(e.to_string());
+                    problems.warn(e.to_string());
                     return None;
                 }
             }
         }
         Value::Null => return None,
         other => {
-            problems.push(wrong("metadata: network", "a mapping or a text", &other).to_string());
+            problems.warn(wrong("metadata: network", "a mapping or a text", &other).to_string());
             return None;
         }
     };

@@ -4,6 +4,7 @@ use super::{document_of, marks};
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
 use crate::base::gzip;
+use crate::base::problem::Problems;
 use crate::document::{Bytes, Value};
 
 /// The largest decompressed value, in bytes.
@@ -23,7 +24,7 @@ pub struct Values {
     pub files: Vec<(String, Bytes)>,
     /// Files to remove once the data is on the disk.
     pub stale_files: Vec<String>,
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 impl Values {
@@ -37,7 +38,7 @@ impl Values {
             match decoded(key, encoding.as_deref(), &text) {
                 Ok(bytes) => Some(bytes),
                 Err(e) => {
-                    values.problems.push(e.to_string());
+                    values.problems.warn(e.to_string());
                     Some(Vec::new())
                 }
             }
@@ -50,7 +51,7 @@ impl Values {
         {
             Some(Ok(document)) => Some(document),
             Some(Err(e)) => {
-                values.problems.push(e.to_string());
+                values.problems.warn(e.to_string());
                 None
             }
             None => None,
