@@ -58,37 +58,9 @@ fn joined(what: &dyn fmt::Display, cause: &dyn fmt::Display) -> Error {
     Error::of(format!("{what}: {cause}"))
 }
 
-/// The most problems that one error lists.
-const MAX_PROBLEMS: usize = 100;
-
-/// Combines `problems` into one error on one line: the first [`MAX_PROBLEMS`], and the number of further
-/// ones. Ok if there are none.
-///
-/// # Errors
-/// There is a problem.
-pub fn all_or_error(mut problems: Vec<String>) -> Result<()> {
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
-    if more > 0 {
-        problems.truncate(MAX_PROBLEMS);
-        problems.push(format!("and {more} more"));
-    }
-    Err(Error::new(problems.join("; ").replace(char::is_control, "\u{fffd}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_lists_100_problems() {
-        let error = |count: usize| all_or_error(vec!["x".to_owned(); count]).unwrap_err().to_string();
-        assert_eq!(error(2), "x; x");
-        assert_eq!(error(100).matches('x').count(), 100);
-        assert!(error(20_000).ends_with("x; and 19900 more") && error(20_000).len() < 400);
-    }
 
     #[test]
     fn context_stands_before_its_cause() {

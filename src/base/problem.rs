@@ -3,6 +3,7 @@
 //! Parsers, sources, HTTP clients, renderers and modules add each [`Problem`] to the [`Problems`] that their caller passes, from any
 //! thread. Its text is made only where a stage logs it or writes it to status.json. A log message alone never changes the status.
 
+use super::error::{Error, Result};
 use super::mask;
 use super::text::{self, MAX_MESSAGE};
 use std::collections::HashSet;
@@ -16,6 +17,8 @@ const MAX_ENTRIES: usize = 10_000;
 /// Once all problems together have this many bytes, a further one has at most [`SHORT`] instead of [`MAX_MESSAGE`].
 const MAX_ALL: usize = 2 << 20;
 const SHORT: usize = 256;
+/// The most problems that one error lists.
+const MAX_LISTED: usize = 100;
 
 /// How serious a problem is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -91,6 +94,8 @@ impl Problem {
     }
 }
 
+impl Eq for Problem {}
+
 impl PartialEq for Problem {
     fn eq(&self, other: &Problem) -> bool {
         self.identity() == other.identity()
@@ -146,13 +151,13 @@ impl Problems {
         self.about("").push(Severity::Deprecated, "", &reason);
     }
 
-    /// Where to add the problems of one document or source.
+    /// The sink for the problems of one document or source.
     pub fn about<'p>(&'p self, origin: &'p str) -> About<'p> {
         About { problems: self, origin }
     }
 
     /// Adds the error of a result; returns its value otherwise.
-    pub fn keep<T, E: fmt::Display>(&self, result: Result<T, E>) -> Option<T> {
+    pub fn keep<T, E: fmt::Display>(&self, result: std::result::Result<T, E>) -> Option<T> {
         result.map_err(|e| self.error(e)).ok()
     }
 
@@ -175,6 +180,26 @@ impl Problems {
         inner.dropped += other.dropped;
         let is_new = |problem: &Problem| known.is_empty() || !known.contains(&problem.to_string());
         other.entries.into_iter().filter(is_new).for_each(|problem| inner.add(problem));
+    }
+
+    /// Adds those of another, each below `place`.
+    pub fn absorb_below(&self, place: &str, other: &Problems) {
+        other.entries().into_iter().for_each(|problem| self.push(problem.below(place)));
+    }
+
+    /// Combines all into one error on one line: the first [`MAX_LISTED`], and the number of further ones. Ok if there are none.
+    ///
+    /// # Errors
+    /// There is a problem.
+    pub fn into_result(self) -> Result<()> {
+        let inner = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut texts: Vec<String> = inner.entries.iter().take(MAX_LISTED).map(Problem::to_string).collect();
+        match inner.entries.len() + inner.dropped - texts.len() {
+            0 if texts.is_empty() => return Ok(()),
+            0 => {}
+            more => texts.push(format!("and {more} more")),
+        }
+        Err(Error::new(texts.join("; ")))
     }
 
     /// Takes all, and leaves none.
@@ -233,6 +258,8 @@ impl Clone for Problems {
     }
 }
 
+impl Eq for Problems {}
+
 impl PartialEq for Problems {
     fn eq(&self, other: &Problems) -> bool {
         self.entries() == other.entries()
@@ -275,7 +302,8 @@ impl About<'_> {
 
     /// Adds a warning about an ignored value: the expected value, and the one found.
     pub fn reject(&self, key: &str, expected: &str, found: &str) {
-        self.warn_key(key, format_args!("expected {expected}, found {found}; it is ignored"));
+        let reason = format!("expected {expected}, found {found}; it is ignored");
+        self.problems.push(Problem::of(Severity::Warning, self.origin, key, reason));
     }
 
     /// Adds a use of something deprecated, which names its document itself.
@@ -353,6 +381,19 @@ mod tests {
         let bytes: usize = long.errors().iter().map(String::len).sum();
         assert!(long.len() == MAX_ENTRIES && bytes < 6 << 20, "{bytes}");
         assert!(long.errors()[0].ends_with("é\u{2026}"));
+    }
+
+    #[test]
+    fn an_error_lists_100_problems() {
+        let error = |count: usize| {
+            let problems = Problems::new();
+            (0..count).for_each(|n| problems.error(format_args!("x{n}")));
+            problems.into_result().unwrap_err().to_string()
+        };
+        assert_eq!(error(2), "x0; x1");
+        assert_eq!(error(100).matches('x').count(), 100);
+        assert!(error(20_000).ends_with("x99; and 19900 more") && error(20_000).len() < 600);
+        assert_eq!(Problems::new().into_result(), Ok(()));
     }
 
     #[test]

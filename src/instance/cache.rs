@@ -232,7 +232,7 @@ impl Field for DsMode {
     }
 }
 
-/// A text, as earlier versions wrote it, or a mapping of its parts. An instance has only warnings.
+/// The reason, as earlier versions wrote the whole text, or a mapping if there is an origin or a key. An instance has only warnings.
 impl Field for Problem {
     const KIND: &'static str = "a text, or a mapping of origin, key and reason";
 
@@ -246,6 +246,9 @@ impl Field for Problem {
     }
 
     fn write(&self, json: &mut Writer) -> io::Result<()> {
+        if self.origin.is_empty() && self.key.is_empty() {
+            return json.string(&self.reason);
+        }
         json.begin("{")?;
         for (key, part) in [("origin", &self.origin), ("key", &self.key), ("reason", &self.reason)] {
             json.key(key)?;

@@ -2,6 +2,7 @@
 //! `rd.route=` and `nameserver=` as in dracut.cmdline(7), and klibc's longer `ip=`.
 
 use super::dhcp::{class_prefix, prefix_of};
+use crate::base::problem::Problems;
 use crate::machine::Cmdline;
 use crate::machine::nic::is_name;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +22,7 @@ pub struct Plan {
     pub names: Vec<([u8; 6], String)>,
     pub pin: Pin,
     /// Words that could not be parsed, with the reason, for the log.
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 /// The restriction of the network by `prepivot.network=`, against rogue DHCP servers and wrong cables. A list separated by commas,
@@ -135,7 +136,7 @@ impl Plan {
         let words = cmdline.words().map(|w| w.split_once('=').unwrap_or((w, "")));
         for (key, value) in words.filter(|(key, _)| KEYS.contains(key)).take(MAX_ITEMS) {
             if let Err(why) = plan.read(key, value) {
-                plan.problems.push(format!("kernel command line: {key}={value}: {why}"));
+                plan.problems.about("kernel command line").warn_key(&format!("{key}={value}"), why);
             }
         }
         // A VLAN's parent may be a bond, and a bridge's ports may be either.
@@ -364,7 +365,7 @@ mod tests {
 
     fn one(word: &str) -> Ip {
         let plan = read(word);
-        assert_eq!(plan.problems, Vec::<String>::new());
+        assert_eq!(plan.problems, Problems::new());
         plan.ip[0].clone()
     }
 
@@ -414,7 +415,7 @@ mod tests {
         assert_eq!(plan.routes[0].prefix, 24);
         assert_eq!(plan.routes[1].gateway, "2001:db8::1".parse().ok());
         assert_eq!((plan.dns.len(), plan.names[0].1.as_str()), (1, "net0"));
-        assert_eq!(plan.problems, Vec::<String>::new());
+        assert_eq!(plan.problems, Problems::new());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::base::error::{Context, Error, Result};
 
 /// Creates all links of `plan`. A failure is logged and does not stop the rest.
 pub async fn make(plan: &Plan, context: &TaskContext) {
-    for problem in &plan.problems {
+    for problem in plan.problems.entries() {
         log::warn!("{problem}");
     }
     if let Err(e) = rename::by_mac(&plan.names, &context.netlink).await {

@@ -25,6 +25,7 @@
 use super::{Module, Role};
 use crate::base::deprecated;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::root::run_dir::{self, RANDOM_PASSWORDS};
@@ -41,7 +42,7 @@ pub static MODULE: Module = Module {
     before_pivot: Some(before_pivot),
     running: Some(running),
     idle: Some(|context| {
-        let wanted = wanted(context, &mut Vec::new());
+        let wanted = wanted(context, &Problems::new());
         !context.root.exists(RANDOM_PASSWORDS)
             && !wanted.iter().any(|(_, password)| matches!(password, Password::Random))
     }),
@@ -57,9 +58,9 @@ enum Password {
 
 /// Sets the passwords and edits sshd's configuration.
 fn before_pivot(context: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
-    let wanted = wanted(context, &mut problems);
-    let shown = set_all(context, wanted, &mut problems)?;
+    let problems = Problems::new();
+    let wanted = wanted(context, &problems);
+    let shown = set_all(context, wanted, &problems)?;
     // Not in an image: it boots with a new /run, so that they would never be printed.
     if !shown.is_empty() && context.root.has_run() {
         context.root.write(RANDOM_PASSWORDS, shown, Attr::root(0o600))?;
@@ -71,8 +72,8 @@ fn before_pivot(context: &mut Context) -> Result<()> {
             users.join(", ")
         ));
     }
-    problems.extend(password_logins(context).err().map(|e| e.to_string()));
-    crate::base::error::all_or_error(problems)
+    problems.keep(password_logins(context));
+    problems.into_result()
 }
 
 /// Prints random passwords on the console, the only place where they appear in clear text. Passwords set in
@@ -95,13 +96,13 @@ fn running(context: &mut Context) -> Result<()> {
 /// Sets random passwords again. Returns the text to print.
 fn set_anew(context: &mut Context) -> Result<String> {
     // Problems were reported when the passwords were first set.
-    let mut random = wanted(context, &mut Vec::new());
+    let mut random = wanted(context, &Problems::new());
     random.retain(|(_, password)| matches!(password, Password::Random));
-    set_all(context, random, &mut Vec::new())
+    set_all(context, random, &Problems::new())
 }
 
 /// Sets passwords. Returns the random ones, one `USER:PASSWORD` per line.
-fn set_all(context: &mut Context, wanted: Vec<(String, Password)>, problems: &mut Vec<String>) -> Result<String> {
+fn set_all(context: &mut Context, wanted: Vec<(String, Password)>, problems: &Problems) -> Result<String> {
     let mut shown = String::new();
     if wanted.is_empty() {
         return Ok(shown);
@@ -111,7 +112,7 @@ fn set_all(context: &mut Context, wanted: Vec<(String, Password)>, problems: &mu
     for (user, password) in wanted {
         let result = set(&mut accounts, &user, password, &mut shown);
         let result = result.and_then(|()| if expire { accounts.expire(&user) } else { Ok(()) });
-        problems.extend(result.err().map(|e| e.to_string()));
+        problems.keep(result);
     }
     accounts.save(context.root, context.report)?;
     Ok(shown)
@@ -137,16 +138,16 @@ fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut Stri
 
 /// The passwords by user, in cloud-init's order: plain and random ones, then hashes. Problems never contain a
 /// secret.
-fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Password)> {
+fn wanted(context: &mut Context, problems: &Problems) -> Vec<(String, Password)> {
     let mut wanted = Vec::new();
     if let Some(chpasswd) = context.map("chpasswd") {
         if let Some(users) = chpasswd.get("users").filter(|v| !v.is_null()) {
             match users.as_list() {
                 Some(users) => users.iter().for_each(|user| match of_user(user) {
                     Ok(found) => wanted.push(found),
-                    Err(e) => problems.push(format!("chpasswd.users: {e}")),
+                    Err(e) => problems.error(format!("chpasswd.users: {e}")),
                 }),
-                None => problems.push(wrong("chpasswd.users", "a list", users).to_string()),
+                None => problems.error(wrong("chpasswd.users", "a list", users).to_string()),
             }
         }
         let list = chpasswd.get("list").filter(|v| !v.is_null() && context.args.is_empty());
@@ -164,7 +165,7 @@ fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Pas
         for (number, line) in lines.iter().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
             match line.split_once(':') {
                 Some((user, word)) => wanted.push((user.trim().to_owned(), of_word(word))),
-                None => problems.push(format!("chpasswd.list: line {}: expected user:password", number + 1)),
+                None => problems.error(format!("chpasswd.list: line {}: expected user:password", number + 1)),
             }
         }
     }
@@ -235,7 +236,6 @@ fn password_logins(context: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;

@@ -24,6 +24,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
@@ -82,13 +83,13 @@ fn running(cx: &mut Context) -> Result<()> {
     for (i, command) in commands.iter().enumerate() {
         all.push(argv(cx, &format!("snap.commands: entry {}", i + 1), command)?);
     }
-    let mut failed = Vec::new();
+    let failed = Problems::new();
     for (i, argv) in all.into_iter().enumerate() {
         if let Err(e) = cx.root.run(Command::new(argv)) {
-            failed.push(format!("snap.commands: entry {}: {e}", i + 1));
+            failed.error(format!("snap.commands: entry {}: {e}", i + 1));
         }
     }
-    crate::system::all_or_error(failed)
+    failed.into_result()
 }
 
 /// The commands in the order of their keys. Of `1`, `2` and `10` that is the order of numbers; `01` may be a text.

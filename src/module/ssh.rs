@@ -24,6 +24,7 @@
 use super::users_groups::key_lines;
 use super::{Background, Module, Role};
 use crate::base::error::Result;
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::{Frequency, state};
@@ -51,8 +52,10 @@ pub static MODULE: Module = Module {
 
 /// Writes host keys and authorized keys. If one fails, the others are still written.
 fn before_pivot(context: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
-    let mut keep = |result: Result<()>| problems.extend(result.err().map(|e| e.to_string()));
+    let problems = Problems::new();
+    let keep = |result: Result<()>| {
+        problems.keep(result);
+    };
     // Keys generated in this boot are the machine's own.
     if !context.again && context.get("ssh_deletekeys").is_none_or(|v| !v.is_false()) {
         keep(host_keys::remove_all(context.root));
@@ -62,21 +65,21 @@ fn before_pivot(context: &mut Context) -> Result<()> {
         None => keep(given_keys(context)),
     }
     keep(logins(context));
-    crate::base::error::all_or_error(problems)
+    problems.into_result()
 }
 
 /// Writes keys to homes that were not mounted before, and public keys of given private keys that only
 /// ssh-keygen can read.
 fn running(context: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     let later = state::later_logins(context.instance);
     if context.root.exists(&later) {
         context.root.remove(&later)?;
-        problems.extend(logins(context).err().map(|e| e.to_string()));
+        problems.keep(logins(context));
     }
-    problems.extend(read_private_keys(context).err().map(|e| e.to_string()));
-    problems.extend(host_keys::finish_if_alone(context).err().map(|e| e.to_string()));
-    crate::base::error::all_or_error(problems)
+    problems.keep(read_private_keys(context));
+    problems.keep(host_keys::finish_if_alone(context));
+    problems.into_result()
 }
 
 /// The types of the private keys in `ssh_keys` that have no public key yet.
@@ -91,7 +94,7 @@ fn unread_keys(context: &Context) -> Vec<&'static str> {
 }
 
 fn read_private_keys(context: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     for kind in unread_keys(context) {
         let path = host_keys::path(kind);
         let public = format!("{path}.pub");
@@ -101,17 +104,17 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
                 context.root.write(&public, format!("{line} root@localhost\n"), Attr::root(0o644))?;
             }
             Ok(out) if out.status == 0 => {}
-            Ok(out) => problems.push(format!("ssh-keygen could not read {path}: exit status {}", out.status)),
-            Err(e) => problems.push(e.to_string()),
+            Ok(out) => problems.error(format!("ssh-keygen could not read {path}: exit status {}", out.status)),
+            Err(e) => problems.error(e.to_string()),
         }
     }
-    crate::base::error::all_or_error(problems)
+    problems.into_result()
 }
 
 /// Writes the keys and certificates in `ssh_keys`.
 fn given_keys(context: &mut Context) -> Result<()> {
     let Some(keys) = optional_map("ssh_keys", context.get("ssh_keys"))? else { return Ok(()) };
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     for (key, value) in keys.iter() {
         let known = key.split_once('_').filter(|(kind, _)| host_keys::TYPES.contains(kind));
         let (end, mode) = match known {
@@ -127,7 +130,7 @@ fn given_keys(context: &mut Context) -> Result<()> {
             }
         };
         let Some(text) = value.text() else {
-            problems.push(wrong(&format!("ssh_keys.{key}"), "a string", value).to_string());
+            problems.error(wrong(&format!("ssh_keys.{key}"), "a string", value).to_string());
             continue;
         };
         let path = format!("{}{end}", host_keys::path(known.map_or("", |k| k.0)));
@@ -137,7 +140,7 @@ fn given_keys(context: &mut Context) -> Result<()> {
         }
     }
     public_keys(context, keys)?;
-    crate::base::error::all_or_error(problems)
+    problems.into_result()
 }
 
 fn public_keys(context: &mut Context, keys: &Map) -> Result<()> {
@@ -167,7 +170,7 @@ fn logins(context: &mut Context) -> Result<()> {
         let options = context.text("disable_root_opts").unwrap_or_else(|| DISABLE_USER_OPTS.to_owned());
         options.replace("$USER", users.default_or_none()).replace("$DISABLE_USER", "root")
     });
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     let rules = Rules::of(context.root);
     for (name, options) in users.default.iter().map(|name| (name.as_str(), None)).chain([("root", options.as_deref())])
     {
@@ -181,15 +184,14 @@ fn logins(context: &mut Context) -> Result<()> {
         } else {
             authorized_keys::add(context.root, &rules, &user, &keys, options, context.report)
         };
-        problems.extend(result.err().map(|e| e.to_string()));
+        problems.keep(result);
     }
-    crate::base::error::all_or_error(problems)
+    problems.into_result()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;

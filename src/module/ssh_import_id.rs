@@ -13,6 +13,7 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::wrong;
 use crate::instance::Frequency;
@@ -30,14 +31,14 @@ pub static MODULE: Module = Module {
     distros: &["alpine", "cos", "debian", "raspberry-pi-os", "ubuntu"],
     running: Some(running),
     idle: Some(|context| {
-        let mut problems = Vec::new();
-        wanted(context, &mut problems).is_empty() && problems.is_empty()
+        let problems = Problems::new();
+        wanted(context, &problems).is_empty() && problems.is_empty()
     }),
     ..Module::NEW
 };
 
 /// The ids by user, of those who have any. Problems name the user.
-fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Vec<String>)> {
+fn wanted(context: &mut Context, problems: &Problems) -> Vec<(String, Vec<String>)> {
     let mut wanted = Vec::new();
     if let Some((user, ids)) = context.args.split_first() {
         wanted.push((user.clone(), ids.to_vec()));
@@ -49,7 +50,7 @@ fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Vec
             for value in config.get("ssh_import_id").into_iter().chain(shared) {
                 match names_of(value) {
                     Some(ids) => all.extend(ids),
-                    None => problems.push(format!("user {name}: {}", wrong("ssh_import_id", "a list of ids", value))),
+                    None => problems.error(format!("user {name}: {}", wrong("ssh_import_id", "a list of ids", value))),
                 }
             }
             wanted.push((name.clone(), all));
@@ -60,8 +61,8 @@ fn wanted(context: &mut Context, problems: &mut Vec<String>) -> Vec<(String, Vec
 }
 
 fn running(context: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
-    let mut wanted = wanted(context, &mut problems);
+    let problems = Problems::new();
+    let mut wanted = wanted(context, &problems);
     if !wanted.is_empty() && context.root.which(PROGRAM).is_none() {
         context
             .report
@@ -72,9 +73,9 @@ fn running(context: &mut Context) -> Result<()> {
         service::wait_for_network(context);
     }
     for (user, ids) in wanted {
-        problems.extend(import(context, &user, &ids).err().map(|e| format!("user {user}: {e}")));
+        problems.keep(import(context, &user, &ids).map_err(|e| e.context(format_args!("user {user}"))));
     }
-    crate::base::error::all_or_error(problems)
+    problems.into_result()
 }
 
 /// Runs the program as the user, a second time if it fails: a server that is busy answers the next moment.
@@ -102,7 +103,6 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;

@@ -30,10 +30,11 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
-use crate::system::{Context, all_or_error, packages, service};
+use crate::system::{Context, packages, service};
 
 /// The known keys of `pro config`: URLs of proxies.
 const PROXIES: [&str; 6] = [
@@ -108,7 +109,7 @@ fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
 /// Sets and unsets the keys of `config`, in their order, if all of them are valid.
 fn configure(cx: &mut Context, config: Option<&Value>) -> Result<()> {
     let Some(config) = optional_map("ubuntu_pro.config", config)? else { return Ok(()) };
-    let (mut problems, mut commands) = (Vec::new(), Vec::new());
+    let (problems, mut commands) = (Problems::new(), Vec::new());
     for (key, value) in config.sorted() {
         let at = format!("ubuntu_pro.config.{key}");
         let is_known = PROXIES.contains(&key);
@@ -124,16 +125,16 @@ fn configure(cx: &mut Context, config: Option<&Value>) -> Result<()> {
                 let command = Command::new(["pro", "config", "set", &format!("{key}={escaped}")]);
                 commands.push(command.secret(escaped));
             }
-            _ => problems.push(format!("{at}: expected a URL of http or https")),
+            _ => problems.error(format!("{at}: expected a URL of http or https")),
         }
     }
     if problems.is_empty() {
-        problems.extend(commands.into_iter().filter_map(|command| {
+        for command in commands {
             let key = command.argv.last().and_then(|w| w.split('=').next()).unwrap_or_default().to_owned();
-            cx.root.run(command).err().map(|e| format!("ubuntu_pro.config.{key}: {e}"))
-        }));
+            problems.keep(cx.root.run(command).map_err(|e| e.context(format_args!("ubuntu_pro.config.{key}"))));
+        }
     }
-    all_or_error(problems)
+    problems.into_result()
 }
 
 /// A text with a backslash before all that is special in a regular expression, blanks included (Python's `re.escape`).
@@ -229,7 +230,9 @@ fn attach(cx: &mut Context, section: &Map) -> Result<()> {
         (code != "service-already-enabled").then(|| format!("pro does not enable {what}: {code}"))
     };
     let errors = answer.get("errors").and_then(Value::as_list).unwrap_or_default();
-    all_or_error(errors.iter().filter_map(failed).collect())
+    let problems = Problems::new();
+    errors.iter().filter_map(failed).for_each(|error| problems.error(error));
+    problems.into_result()
 }
 
 #[cfg(test)]

@@ -24,10 +24,11 @@
 
 use super::Module;
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
-use crate::system::{Context, all_or_error, packages, service};
+use crate::system::{Context, packages, service};
 
 /// The first kernel that has WireGuard of its own.
 const FIRST_KERNEL: (u32, u32) = (5, 6);
@@ -102,13 +103,13 @@ fn probe(cx: &mut Context) -> Result<()> {
     if let Some(other) = list.iter().find(|p| p.as_str().is_none()) {
         return Err(wrong("wireguard.readinessprobe", "a list of strings", other));
     }
-    let mut failed = Vec::new();
+    let failed = Problems::new();
     for (i, line) in list.iter().filter_map(Value::as_str).enumerate() {
         if let Err(e) = cx.root.run(shell(line)) {
-            failed.push(format!("wireguard.readinessprobe: entry {}: {e}", i + 1));
+            failed.error(format!("wireguard.readinessprobe: entry {}: {e}", i + 1));
         }
     }
-    all_or_error(failed)
+    failed.into_result()
 }
 
 fn shell(line: &str) -> Command {

@@ -358,9 +358,7 @@ fn warn_of_problems(boot: &mut Boot, instance: &Instance, place: &str) {
     if let Some(source) = source::named(&instance.source) {
         (source.deprecated)(boot.machine, instance, &boot.report);
     }
-    for problem in instance.problems.entries() {
-        boot.report.push(problem.below(place));
-    }
+    boot.report.absorb_below(place, &instance.problems);
     boot.log();
 }
 

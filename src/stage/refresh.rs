@@ -6,7 +6,8 @@ use super::image::Image;
 use super::search;
 use super::{modules, network, trust};
 use crate::base::deadline::Deadline;
-use crate::base::error::{Result, all_or_error};
+use crate::base::error::Result;
+use crate::base::problem::Problems;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
 use crate::drive::Search as Drives;
@@ -179,7 +180,9 @@ fn store_instance(root: &mut Root, boot: &mut Boot, mut instance: Instance) -> R
     instance.machine_uuid = boot.machine.uuid();
     source::describe(&mut instance);
     let verdict = trust::check(&boot.image.trust, root, boot.machine, &mut instance, true, &mut boot.report);
-    all_or_error(verdict.problems)?;
+    let refused = Problems::new();
+    verdict.problems.iter().for_each(|problem| refused.error(problem));
+    refused.into_result()?;
     modules::store(root, &instance)?;
     Ok(instance)
 }

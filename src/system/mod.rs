@@ -24,6 +24,5 @@ mod sudoers_grammar;
 pub mod template;
 pub mod users;
 
-pub use crate::base::error::all_or_error;
 pub use crate::base::password;
 pub use context::{Context, Device, Nothing, Outside, Request, Screen};

@@ -3,6 +3,7 @@
 use super::service::wait_for_network;
 use super::{Context, shell};
 use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
 use crate::document::{Value, json};
 use crate::instance::{Frequency, state};
 use crate::machine::{Distro, Family};
@@ -146,9 +147,9 @@ fn refresh_snaps(cx: &mut Context) -> Result<()> {
 /// There is no package manager, or packages could not be installed; the others are.
 pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
     let manager = online(cx)?;
-    let mut failed = Vec::new();
-    let unknown = install_known(cx, manager, names.to_vec(), &mut failed)?;
-    install_snaps(cx, unknown, &mut failed);
+    let failed = Problems::new();
+    let unknown = install_known(cx, manager, names.to_vec(), &failed)?;
+    install_snaps(cx, unknown, &failed);
     installed_or_error(failed)
 }
 
@@ -157,7 +158,7 @@ fn install_known(
     cx: &mut Context,
     manager: &Manager,
     mut names: Vec<String>,
-    failed: &mut Vec<String>,
+    failed: &Problems,
 ) -> Result<Vec<String>> {
     let mut unknown = Vec::new();
     if names.is_empty() {
@@ -173,30 +174,30 @@ fn install_known(
         // A version or a release is apt's. To snap, the version would be the name of another snap.
         let (snaps, missing) = unknown.into_iter().partition(|n| has_snap && !n.contains(['=', '/']));
         unknown = snaps;
-        failed.extend(Vec::into_iter(missing).map(|n: String| format!("{n} is not in the archive")));
+        Vec::into_iter(missing).for_each(|n: String| failed.error(format_args!("{n} is not in the archive")));
     }
     if !names.is_empty()
         && let Err(e) = run(cx, manager, manager.install, &names)
     {
-        failed.push(format!("{}: {e}", names.join(" ")));
+        failed.error(format!("{}: {e}", names.join(" ")));
     }
     Ok(unknown)
 }
 
-fn install_snaps(cx: &mut Context, snaps: Vec<String>, failed: &mut Vec<String>) {
+fn install_snaps(cx: &mut Context, snaps: Vec<String>, failed: &Problems) {
     for snap in snaps {
         let words = ["snap", "install"].into_iter().chain(snap.splitn(2, '='));
         if let Err(e) = cx.root.run(Command::new(words)) {
-            failed.push(format!("{snap}: {e}"));
+            failed.error(format!("{snap}: {e}"));
         }
     }
 }
 
-fn installed_or_error(failed: Vec<String>) -> Result<()> {
+fn installed_or_error(failed: Problems) -> Result<()> {
     if failed.is_empty() {
         return Ok(());
     }
-    Err(Error::new(format!("failed to install packages: {}", failed.join("; "))))
+    Err(Error::new(format!("failed to install packages: {}", failed.errors().join("; "))))
 }
 
 /// Installs the entries of `packages`: names, `[name, version]`, and names below a particular manager (`apt`,
@@ -207,20 +208,18 @@ fn installed_or_error(failed: Vec<String>) -> Result<()> {
 pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
     let manager = online(cx)?;
     // Packages below a particular manager are not looked for elsewhere.
-    let (mut names, mut own_names, mut snaps, mut failed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut names, mut own_names, mut snaps, failed) = (Vec::new(), Vec::new(), Vec::new(), Problems::new());
     for (i, entry) in list.iter().enumerate() {
         let key = format!("packages: entry {}", i + 1);
         let Some(map) = entry.as_map() else {
-            keep(named(&key, entry, manager.version), &mut names, &mut failed);
+            keep(named(&key, entry, manager.version), &mut names, &failed);
             continue;
         };
         for (own, entries) in map.iter() {
             for entry in entries.as_list().unwrap_or_default() {
                 match own {
-                    "snap" => keep(named(&key, entry, "="), &mut snaps, &mut failed),
-                    own if own == manager.name => {
-                        keep(named(&key, entry, manager.version), &mut own_names, &mut failed)
-                    }
+                    "snap" => keep(named(&key, entry, "="), &mut snaps, &failed),
+                    own if own == manager.name => keep(named(&key, entry, manager.version), &mut own_names, &failed),
                     _ => cx.report.error(format_args!("{key}: {own} is not this system's package manager")),
                 }
             }
@@ -230,20 +229,20 @@ pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
     names.extend(own_names);
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
-    let unknown = install_known(cx, manager, names, &mut failed)?;
+    let unknown = install_known(cx, manager, names, &failed)?;
     let (missing, maybe_snaps): (Vec<String>, Vec<String>) = unknown.into_iter().partition(|n| only_here.contains(n));
-    failed.extend(missing.into_iter().map(|n| format!("{n} is not in the archive")));
+    missing.into_iter().for_each(|n| failed.error(format_args!("{n} is not in the archive")));
     snaps.extend(maybe_snaps);
     seen.clear();
     snaps.retain(|name| seen.insert(name.clone()));
-    install_snaps(cx, snaps, &mut failed);
+    install_snaps(cx, snaps, &failed);
     installed_or_error(failed)
 }
 
-fn keep(name: Result<String>, names: &mut Vec<String>, failed: &mut Vec<String>) {
+fn keep(name: Result<String>, names: &mut Vec<String>, failed: &Problems) {
     match name {
         Ok(name) => names.push(name),
-        Err(e) => failed.push(e.to_string()),
+        Err(e) => failed.error(e.to_string()),
     }
 }
 
@@ -349,7 +348,6 @@ fn await_locks(root: &Root, until: Instant) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::instance::Instance;

@@ -45,7 +45,7 @@ impl<T: Default> Named<T> {
 struct Reader {
     users: Named<Map>,
     groups: Named<Vec<String>>,
-    problems: Vec<String>,
+    problems: Problems,
 }
 
 /// The users and groups of a configuration.
@@ -58,7 +58,7 @@ pub struct Users {
     /// Group names and members.
     pub groups: Vec<(String, Vec<String>)>,
     /// Errors in the configuration; the rest of it is used.
-    pub problems: Vec<String>,
+    pub problems: Problems,
 }
 
 impl Users {
@@ -79,7 +79,7 @@ impl Users {
                     default_user.insert("name", name);
                 }
                 Some(_) => {}
-                None => out.problems.push(wrong("user", "a name or a mapping", value).to_string()),
+                None => out.problems.error(wrong("user", "a name or a mapping", value).to_string()),
             },
             None => {}
         }
@@ -134,10 +134,10 @@ impl Users {
 }
 
 impl Reader {
-    fn finish(mut self) -> Users {
+    fn finish(self) -> Users {
         for (key, is_cut) in [("groups", self.groups.is_cut), ("users", self.users.is_cut)] {
             if is_cut {
-                self.problems.push(format!("{key}: more than {MAX_USERS}; the rest is left out"));
+                self.problems.error(format!("{key}: more than {MAX_USERS}; the rest is left out"));
             }
         }
         let mut groups = self.groups.entries;
@@ -163,12 +163,12 @@ impl Reader {
                         Value::Map(_) => self.read_groups(entry),
                         entry => match entry.text() {
                             Some(name) => self.add_group(name.trim(), Vec::new()),
-                            None => self.problems.push(wrong("groups", "names or mappings", entry).to_string()),
+                            None => self.problems.error(wrong("groups", "names or mappings", entry).to_string()),
                         },
                     }
                 }
             }
-            other => self.problems.push(wrong("groups", "a list, a mapping or a string", other).to_string()),
+            other => self.problems.error(wrong("groups", "a list, a mapping or a string", other).to_string()),
         }
     }
 
@@ -180,7 +180,7 @@ impl Reader {
 
     fn names(&mut self, key: &str, value: &Value) -> Vec<String> {
         names_of(value).unwrap_or_else(|| {
-            self.problems.push(wrong(key, "a list or a string of names", value).to_string());
+            self.problems.error(wrong(key, "a list or a string of names", value).to_string());
             Vec::new()
         })
     }
@@ -200,12 +200,12 @@ impl Reader {
                             let mut user = underscored(user);
                             match user.remove("name").map_or(Some("default".to_owned()), |n| n.text()) {
                                 Some(name) => self.add_user(&name, user),
-                                None => self.problems.push("users: an entry whose name is no text".into()),
+                                None => self.problems.error("users: an entry whose name is no text"),
                             }
                         }
                         entry => match names_of(entry) {
                             Some(names) => names.iter().for_each(|name| self.add_user(name, Map::new())),
-                            None => self.problems.push(wrong("users", "names or mappings", entry).to_string()),
+                            None => self.problems.error(wrong("users", "names or mappings", entry).to_string()),
                         },
                     }
                 }
@@ -222,7 +222,7 @@ impl Reader {
                         user if user.text().is_some() => {}
                         user => {
                             let key = format!("users.{name}");
-                            self.problems.push(wrong(&key, "a mapping, true or false", user).to_string());
+                            self.problems.error(wrong(&key, "a mapping, true or false", user).to_string());
                         }
                     }
                 }

@@ -64,11 +64,12 @@ mod suites;
 
 use self::mirror::Mirrors;
 use super::Module;
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::{Context, all_or_error, packages, service};
+use crate::system::{Context, packages, service};
 
 /// Files of APT's configuration, with cloud-init's names.
 const PROXY_CONF: &str = "/etc/apt/apt.conf.d/90cloud-init-aptproxy";
@@ -145,20 +146,20 @@ impl Apt {
 /// What needs no network and no program.
 fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(apt) = Apt::of(cx)? else { return Ok(()) };
-    let mut problems = Vec::new();
-    problems.extend(configuration(cx, &apt).err());
-    problems.extend(sources(cx, &apt, false));
-    all_or_error(problems.iter().map(Error::to_string).collect())
+    let problems = Problems::new();
+    problems.keep(configuration(cx, &apt));
+    problems.absorb(sources(cx, &apt, false));
+    problems.into_result()
 }
 
 fn running(cx: &mut Context) -> Result<()> {
     let Some(apt) = Apt::of(cx)? else { return Ok(()) };
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     if let Some(selections) = apt.section.get("debconf_selections").filter(|v| !v.is_null()) {
-        problems.extend(debconf::select(cx, selections).err());
+        problems.keep(debconf::select(cx, selections));
     }
-    problems.extend(sources(cx, &apt, true));
-    all_or_error(problems.iter().map(Error::to_string).collect())
+    problems.absorb(sources(cx, &apt, true));
+    problems.into_result()
 }
 
 /// Writes APT's configuration, or removes what an earlier run wrote.
@@ -184,16 +185,20 @@ fn configuration(cx: &mut Context, apt: &Apt) -> Result<()> {
 
 /// Writes the distribution's sources and those of `sources`: the part that needs no network, or, with `online`, the
 /// part that does. Returns the errors; the rest is done.
-fn sources(cx: &mut Context, apt: &Apt, online: bool) -> Vec<Error> {
+fn sources(cx: &mut Context, apt: &Apt, online: bool) -> Problems {
+    let problems = Problems::new();
     let entries = match source::entries(apt) {
         Ok(entries) => entries,
-        Err(e) => return vec![e],
+        Err(e) => {
+            problems.error(e);
+            return problems;
+        }
     };
     let needs_mirrors = apt.writes_list || entries.iter().any(source::Source::has_values);
     let known = if needs_mirrors { mirror::choose(cx, &apt.section, &apt.arch, false) } else { Ok(Mirrors::default()) };
     let list_is_late = known.is_err() || sources_list::fetches_key(apt);
     let late = source::late(&entries, known.is_err());
-    let (mut problems, mut ring) = (Vec::new(), gpg::Ring::default());
+    let mut ring = gpg::Ring::default();
     let mirrors = match known {
         Err(mirror::Offline) if online => {
             service::wait_for_network(cx);
@@ -202,17 +207,17 @@ fn sources(cx: &mut Context, apt: &Apt, online: bool) -> Vec<Error> {
         known => known.unwrap_or_default(),
     };
     if online {
-        problems.extend(install_what_is_needed(cx, apt, &entries).err());
+        problems.keep(install_what_is_needed(cx, apt, &entries));
     }
     if apt.writes_list && list_is_late == online {
-        problems.extend(sources_list::write(cx, apt, &mirrors, &mut ring).err());
+        problems.keep(sources_list::write(cx, apt, &mirrors, &mut ring));
     }
     if apt.writes_list && online {
         sources_list::rename_lists(cx, apt, &mirrors);
     }
     let values = apt.values(&mirrors);
     for (entry, _) in entries.iter().zip(late).filter(|(_, late)| *late == online) {
-        problems.extend(entry.add(cx, &values, &mut ring).err());
+        problems.keep(entry.add(cx, &values, &mut ring));
     }
     if online
         && apt.section.get("sources").is_some_and(|v| !v.is_null())

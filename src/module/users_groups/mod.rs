@@ -47,7 +47,7 @@
 //! ```
 
 use crate::base::deprecated;
-use crate::base::error::{Error, Result, all_or_error};
+use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
@@ -80,14 +80,14 @@ const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redir
 /// Creates groups and users. One that cannot be created is reported, and the others are still created.
 fn before_pivot(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
-    let mut problems = users.problems.clone();
+    let problems = users.problems.clone();
     let mut later = String::new();
     let selinux_list = state::later_selinux(context.instance);
     let mut selinux = context.root.text(&selinux_list);
     let mut accounts = Accounts::open(context.root)?;
     let rules = Rules::of(context.root);
     for (group, members) in &users.groups {
-        add_group(&mut accounts, group, members, &mut problems, context.report);
+        add_group(&mut accounts, group, members, &problems, context.report);
     }
     for (name, config) in &users.users {
         if config.contains_key("snapuser") {
@@ -99,9 +99,9 @@ fn before_pivot(context: &mut Context) -> Result<()> {
         match one.make(&users) {
             Ok(done) if !done => later += &format!("{name}\n"),
             Ok(_) => {}
-            Err(e) => one.problems.push(e.to_string()),
+            Err(e) => one.problems.error(e.to_string()),
         }
-        problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
+        problems.absorb_below(&format!("user {name}"), &one.problems);
         if has_selinux_user && is_new && context.distro.family != Family::Alpine && accounts.user(name).is_some() {
             selinux += &format!("{name}\n");
         }
@@ -116,12 +116,12 @@ fn before_pivot(context: &mut Context) -> Result<()> {
     if !later.is_empty() {
         context.root.write(&state::later_homes(context.instance), later, Attr::root(0o600))?;
     }
-    all_or_error(problems)
+    problems.into_result()
 }
 
 /// The work in the running system: homes that were not mounted before, SELinux users and snap users.
 fn running(context: &mut Context) -> Result<()> {
-    let mut problems = Vec::new();
+    let problems = Problems::new();
     let users = Users::of(context);
     let list = state::later_homes(context.instance);
     let later = context.root.text(&list);
@@ -137,7 +137,7 @@ fn running(context: &mut Context) -> Result<()> {
             }
             let redirect = one.redirect().unwrap_or(false);
             one.keys(&user, redirect, &users);
-            problems.extend(one.problems.into_iter().map(|p| format!("user {name}: {p}")));
+            problems.absorb_below(&format!("user {name}"), &one.problems);
         }
         context.root.remove(&list)?;
     }
@@ -146,7 +146,7 @@ fn running(context: &mut Context) -> Result<()> {
     for (name, config) in users.users {
         let result = if let Some(email) = config.get("snapuser") {
             let Some(email) = email.text().filter(|e| !e.is_empty() && !e.starts_with('-')) else {
-                problems.push(format!("user {name}: {}", wrong("snapuser", "an e-mail address", email)));
+                problems.error(format!("user {name}: {}", wrong("snapuser", "an e-mail address", email)));
                 continue;
             };
             let known = config.get("known").is_some_and(Value::is_true).then_some("--known");
@@ -159,12 +159,12 @@ fn running(context: &mut Context) -> Result<()> {
         } else {
             Ok(())
         };
-        problems.extend(result.err().map(|e| format!("user {name}: {e}")));
+        problems.keep(result.map_err(|e| e.context(format_args!("user {name}"))));
     }
     if !selinux.is_empty() {
         context.root.remove(&selinux_list)?;
     }
-    all_or_error(problems)
+    problems.into_result()
 }
 
 /// Maps a new user to a SELinux user, as useradd --selinux-user does.
@@ -179,11 +179,11 @@ fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()
     context.root.run(Command::new(["usermod", "-Z", login, "--", name]))
 }
 
-fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &mut Vec<String>, report: &Problems) {
+fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &Problems, report: &Problems) {
     if accounts.group_id(group).is_some() {
         report.warn(format_args!("the group {} exists already", quoted(group)));
     } else if let Err(e) = accounts.add_group(group, false) {
-        problems.push(e.to_string());
+        problems.error(e.to_string());
         return;
     }
     for member in members {
@@ -191,7 +191,7 @@ fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems:
             let (member, group) = (quoted(member), quoted(group));
             report.warn(format_args!("{member} is not added to the group {group}: there is no such user"));
         } else if let Err(e) = accounts.add_member(group, member) {
-            problems.push(e.to_string());
+            problems.error(e.to_string());
         }
     }
 }
@@ -203,7 +203,7 @@ struct One<'a, 'c, 'r> {
     rules: &'c Rules,
     name: &'a str,
     config: &'a Map,
-    problems: Vec<String>,
+    problems: Problems,
     /// Whether a requested password could not be set: then the account is not unlocked.
     password_failed: bool,
 }
@@ -216,7 +216,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         name: &'a str,
         config: &'a Map,
     ) -> Self {
-        One { context, accounts, rules, name, config, problems: Vec::new(), password_failed: false }
+        One { context, accounts, rules, name, config, problems: Problems::new(), password_failed: false }
     }
 
     /// Creates the user. Returns false if its home and keys have to wait.
@@ -278,7 +278,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
     }
 
     fn keep(&mut self, result: Result<()>) {
-        self.problems.extend(result.err().map(|e| e.to_string()));
+        self.problems.keep(result);
     }
 
     /// A scalar as text. A value of the wrong type is reported and treated as absent; so is an empty one.
@@ -286,7 +286,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         let value = self.config.get(key).filter(|v| !v.is_null())?;
         let text = value.text();
         if text.is_none() {
-            self.problems.push(wrong(key, "a string", value).to_string());
+            self.problems.error(wrong(key, "a string", value).to_string());
         }
         text.filter(|t| !t.is_empty())
     }
@@ -319,7 +319,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         }
         let mut groups = match self.config.get("groups") {
             Some(value) => names_of(value).unwrap_or_else(|| {
-                self.problems.push(wrong("groups", "a list or a string of names", value).to_string());
+                self.problems.error(wrong("groups", "a list or a string of names", value).to_string());
                 Vec::new()
             }),
             None => Vec::new(),
@@ -334,7 +334,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
             for group in groups.iter().chain(&primary) {
                 if self.accounts.group_id(group).is_none() && !is_number(group) {
                     let result = self.accounts.add_group(group, false);
-                    self.problems.extend(result.err().map(|e| e.to_string()));
+                    self.problems.keep(result);
                 }
             }
         }
@@ -350,14 +350,14 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         let uid = self.text("uid").map(|uid| uid.parse().map_err(|_| Error::new("uid: expected a number")));
         let mut gecos = self.text("gecos");
         if let Some(Err(e)) = gecos.as_ref().map(|g| check_field("gecos", g)) {
-            self.problems.push(e.to_string());
+            self.problems.error(e.to_string());
             gecos = None;
         }
         let expires = self.days("expiredate", days_of);
         let inactive = self.days("inactive", |text| text.trim().parse().ok());
         let mut password = self.password("passwd");
         if password.as_ref().is_some_and(|p| !password::is_field(p)) {
-            self.problems.push("passwd: not a hash of crypt(5); the password stays locked".into());
+            self.problems.error("passwd: not a hash of crypt(5); the password stays locked");
             self.password_failed = true;
             password = None;
         }
@@ -390,7 +390,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         let text = self.text(key)?;
         let days = parse(&text);
         if days.is_none() {
-            self.problems.push(format!("{key}: expected a date (YYYY-MM-DD) or a number of days"));
+            self.problems.error(format!("{key}: expected a date (YYYY-MM-DD) or a number of days"));
         }
         days
     }
