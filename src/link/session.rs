@@ -129,7 +129,7 @@ impl Session {
             pending: Vec::new(),
             uplinks: Vec::new(),
             reasons: Vec::new(),
-            deadline: deadline.at_most(deadline.left().saturating_sub(GRACE)),
+            deadline: deadline.before(GRACE),
             patience: deadline,
             findings: http::Findings::default(),
         };
