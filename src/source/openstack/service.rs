@@ -26,7 +26,7 @@ const VENDOR_TRIES: u32 = 5;
 const NEWEST_TRIES: u32 = 4;
 /// How long an answer is waited for before the next document is asked for beside it. A service that answers sooner gets all requests
 /// in turn, on one connection, and none after one that it turned away.
-const QUICK: Duration = Duration::from_millis(50);
+const QUICK: Duration = Duration::from_millis(20);
 /// The most block devices whose names are read.
 const MAX_DEVICES: usize = 32;
 /// The most files that are fetched because the metadata names them, and their largest total size. nova allows
