@@ -12,6 +12,7 @@ use super::{raise, setup};
 use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
+use crate::base::logging;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,6 +25,8 @@ use tokio::task::LocalSet;
 
 /// The most links that are raised; on a machine with more, the kernel command line has to name them.
 const MAX_LINKS: usize = 64;
+/// How long a wait may be before the console says what it is for.
+const QUIET: Duration = Duration::from_secs(5);
 /// How long to collect the reasons of failures after the deadline.
 const GRACE: Duration = Duration::from_millis(200);
 /// How long IPv6 addresses that nothing has been heard from may take once a service has answered that it has nothing for this
@@ -129,7 +132,7 @@ impl Session {
             pending: Vec::new(),
             uplinks: Vec::new(),
             reasons: Vec::new(),
-            deadline: deadline.at_most(deadline.left().saturating_sub(GRACE)),
+            deadline: deadline.before(GRACE),
             patience: deadline,
             findings: http::Findings::default(),
         };
@@ -232,6 +235,7 @@ impl Session {
             let outcome = runtime.block_on(local.run_until(async {
                 let (mut started, mut running, mut failed) = (0, Vec::<Asked>::new(), Vec::new());
                 let (mut silent, mut refused) = (patience, false);
+                let (quiet, mut is_said) = (Deadline::after(QUIET), false);
                 loop {
                     for uplink in uplinks.iter().skip(started) {
                         running.extend(urls(uplink).into_iter().take(MAX_URLS).filter_map(|url| start(uplink, url)));
@@ -260,7 +264,12 @@ impl Session {
                     let only_routers = pending.iter().all(|w| w.reach == Reach::Ipv6Routed || urls(w).is_empty());
                     let are_silent = || running.iter().all(|asked| asked.reach != Reach::Ipv4 && !asked.was_heard());
                     let limit = if only_routers && refused && are_silent() { silent } else { patience };
-                    match tokio::time::timeout(limit.left(), listener.recv()).await {
+                    let next = if is_said { limit } else { limit.at_most(quiet.left()) };
+                    match tokio::time::timeout(next.left(), listener.recv()).await {
+                        Err(_) if !is_said && quiet.passed() && !limit.passed() => {
+                            is_said = true;
+                            say_what_is_awaited(&running, pending, limit);
+                        }
                         Ok(Some(TaskEvent::Uplink(uplink))) => uplinks.push(*uplink),
                         Ok(Some(TaskEvent::Ended(index, reach, reason))) => {
                             pending.retain(|uplink| uplink.index != index || uplink.reach != reach);
@@ -326,6 +335,18 @@ pub fn restore_left(record: &Path) -> Result<()> {
         let (netlink, _events) = Netlink::open()?;
         left.undo(&netlink).await
     })
+}
+
+/// Says on the console what has been waited for since [`QUIET`], and how long it can last.
+fn say_what_is_awaited(running: &[Asked], pending: &[Uplink], limit: Deadline) {
+    let mut links: Vec<String> = pending.iter().map(Uplink::name).collect();
+    links.dedup();
+    let what = if running.is_empty() {
+        format!("an address on {}", links.join(", "))
+    } else {
+        "the metadata service's answer".into()
+    };
+    logging::console(&format!("waiting for {what}: {} s at most", limit.left().as_secs()));
 }
 
 fn because(links: &[Error], uplinks: &[Error], otherwise: &str) -> Error {

@@ -5,7 +5,7 @@
 
 use super::mount_root::mount_root;
 use super::trust::STOPPED;
-use super::{end_in_time, fails_loudly, local};
+use super::{MORE, end_in_time, fails_loudly, local};
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
 use crate::machine::{Machine, beneath, tools};
@@ -78,7 +78,7 @@ pub fn prepare(machine: &Machine) -> Result<local::Ended> {
 
 fn other_process(machine: &Machine) -> Result<()> {
     let waits = machine.cmdline.words().any(|word| word.starts_with("rootwait") || word.starts_with("rootdelay"));
-    let limit = if waits { NO_LIMIT } else { super::deadline(machine).left() + BEYOND };
+    let limit = if waits { NO_LIMIT } else { super::deadline(machine).left() + MORE + BEYOND };
     let mut child = Command::new("/proc/self/exe").arg("boot").spawn().context(|| "failed to start provisioning")?;
     if tools::outlives(&child, limit) {
         let _ = child.kill();

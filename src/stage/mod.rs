@@ -36,7 +36,7 @@ pub mod web;
 pub use real_root::{background, run};
 
 use crate::base::clock;
-use crate::base::deadline::Deadline;
+use crate::base::deadline::{Deadline, Extension};
 use crate::base::error::{Error, Result};
 use crate::base::logging::{self, Message};
 use crate::base::problem::Problems;
@@ -78,7 +78,11 @@ impl Options {
     }
 }
 
-/// The stage's deadline: `prepivot.timeout=SECONDS`, else [`BUDGET`].
+/// What a service that is there and asks this machine to wait adds to [`BUDGET`], once.
+const MORE: Duration = Duration::from_secs(180);
+static EXTENSION: Extension = Extension::of(MORE);
+
+/// The stage's deadline: `prepivot.timeout=SECONDS`, else [`BUDGET`], which a service can extend ([`MORE`]).
 pub fn deadline(machine: &Machine) -> Deadline {
     let asked = machine.cmdline.value("prepivot.timeout").and_then(|v| match v.parse::<u64>() {
         Ok(seconds) => Some(Duration::from_secs(seconds).min(MAX_BUDGET)),
@@ -87,7 +91,10 @@ pub fn deadline(machine: &Machine) -> Deadline {
             None
         }
     });
-    Deadline::after(asked.unwrap_or(BUDGET))
+    match asked {
+        Some(asked) => Deadline::after(asked),
+        None => Deadline::after(BUDGET).extensible(&EXTENSION),
+    }
 }
 
 /// How long a stage of the initramfs may take beyond its deadline, to write what it has found.
@@ -103,9 +110,15 @@ pub fn end_in_time(machine: &Machine) {
     let limit = deadline(machine).left().max(BUDGET) + BEYOND;
     let watch = move || {
         std::thread::sleep(limit);
+        // Before the unit's own time is over.
+        let more = EXTENSION.granted();
+        if !more.is_zero() {
+            ask_systemd_for(more + GRACE, std::env::var_os("NOTIFY_SOCKET"));
+            std::thread::sleep(more);
+        }
         logging::console(&format!(
             "provisioning ends unfinished after {} s (prepivot.timeout=); the real root's first stage goes on with it",
-            limit.as_secs()
+            (limit + more).as_secs()
         ));
         std::process::exit(1);
     };
@@ -116,11 +129,18 @@ pub fn end_in_time(machine: &Machine) {
 /// Makes systemd wait for a stage if the kernel command line allows it more time than its unit does (sd_notify(3),
 /// EXTEND_TIMEOUT_USEC). `socket`: systemd's, if it has started this program.
 fn extend_timeout(socket: Option<std::ffi::OsString>, deadline: Deadline) {
-    let Some(socket) = socket.filter(|_| deadline.left() > BUDGET) else { return };
-    let message = format!("EXTEND_TIMEOUT_USEC={}000000", (deadline.left() + BEYOND + GRACE).as_secs());
+    if deadline.left() > BUDGET {
+        ask_systemd_for(deadline.left() + BEYOND + GRACE, socket);
+    }
+}
+
+/// Makes systemd wait for this stage for `time` from now.
+fn ask_systemd_for(time: Duration, socket: Option<std::ffi::OsString>) {
+    let Some(socket) = socket else { return };
+    let message = format!("EXTEND_TIMEOUT_USEC={}000000", time.as_secs());
     let sent = UnixDatagram::unbound().and_then(|own| own.send_to(message.as_bytes(), socket));
     if let Err(e) = sent {
-        log::warn!("systemd was not asked for the time that prepivot.timeout= gives: {e}");
+        log::warn!("systemd was not asked for more time: {e}");
     }
 }
 

@@ -19,17 +19,18 @@ def of(suite, **changes):
 
 
 def repeats_are_spread(programs):
-    """Machines that boot at once do not ask at once: the waits double, and each is drawn by lot."""
+    """Machines that boot at once do not ask at once: the waits grow, and each is drawn by lot. They are longer from the start if the
+    service turns machines away."""
     firsts = []
-    for _ in range(3):
-        fault = {"fault": "status", "status": 503}
-        one = Case(of("service", outcome="failed", ask={"deadline": 4}, serve={"http": {"faults": [fault]}}), programs)
+    for status, waits in ((500, (0.25, 0.5, 1)), (500, (0.25, 0.5, 1)), (500, (0.25, 0.5, 1)), (503, (1, 4)), (429, (1, 4))):
+        fault = {"fault": "status", "status": status}
+        one = Case(of("service", outcome="failed", ask={"deadline": 4 if status == 500 else 9}, serve={"http": {"faults": [fault]}}), programs)
         with one.lab() as lab:
             seen = Observed(lab)
             one.step(seen, {"ask": {}}, "")
             gaps = seen.value("gaps")
-        for n, gap in enumerate(gaps[:3]):
-            assert 0.12 * 2 ** n <= gap <= 0.5 * 2 ** n, gaps
+        for wait, gap in zip(waits, gaps, strict=False):
+            assert 0.48 * wait <= gap <= 1.7 * wait + 0.1, (status, gaps)
         firsts.append(gaps[0])
     assert max(firsts) - min(firsts) > 0.001, firsts
 

@@ -11,8 +11,9 @@ use crate::link::http::{Client, Request, WITHIN, refused};
 use crate::link::{Reach, Uplink};
 use crate::source::ec2::{self, tree::Service};
 use crate::source::is_chosen;
+use std::time::Duration;
 
-/// The documents besides meta_data.json, and how often each is tried at most. Services with old versions only may
+/// The documents besides meta_data.json in the order of need, and how often each is tried at most. Services with old versions only may
 /// have them too.
 const DOCUMENTS: [(&str, u32); 4] = [
     ("user_data", u32::MAX),
@@ -24,6 +25,9 @@ const DOCUMENTS: [(&str, u32); 4] = [
 const VENDOR_TRIES: u32 = 5;
 /// How often the newest version is tried before the list of versions is read: its service may have just started.
 const NEWEST_TRIES: u32 = 4;
+/// How long an answer is waited for before the next document is asked for beside it. A service that answers sooner gets all requests
+/// in turn, on one connection, and none after one that it turned away.
+const QUICK: Duration = Duration::from_millis(20);
 /// The most block devices whose names are read.
 const MAX_DEVICES: usize = 32;
 /// The most files that are fetched because the metadata names them, and their largest total size. nova allows
@@ -54,7 +58,7 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
 }
 
 /// Fetches everything from the service at `base`, with one request for each document and injected file: first
-/// one that shows whether this is OpenStack's service, then the others in parallel.
+/// one that shows whether this is OpenStack's service, then the others in the order of need, each beside those that take long.
 ///
 /// `disks`: whether the machine has more than one disk, so that their names in the EC2 tree matter.
 ///
@@ -78,19 +82,20 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     let contents = contents(&metadata);
     fetched.files.push((path("meta_data.json"), metadata));
     std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (name, tries) in DOCUMENTS {
+            let (url, control, caller) = (url(name), control.as_str(), std::thread::current());
+            let get = move || {
+                let request = Request::bounded(&url, control);
+                let answer = client.document(&Request { tries: request.tries.min(tries), ..request });
+                caller.unpark();
+                answer
+            };
+            threads.push((name, std::thread::Builder::new().spawn_scoped(scope, get)));
+            std::thread::park_timeout(QUICK);
+        }
         let injected = || injected(client, base, &contents, &control);
         let injected = (!contents.is_empty()).then(|| std::thread::Builder::new().spawn_scoped(scope, injected));
-        let threads: Vec<_> = DOCUMENTS
-            .iter()
-            .map(|(name, tries)| {
-                let (url, control) = (url(name), control.as_str());
-                let get = move || {
-                    let request = Request::bounded(&url, control);
-                    client.document(&Request { tries: request.tries.min(*tries), ..request })
-                };
-                (*name, std::thread::Builder::new().spawn_scoped(scope, get))
-            })
-            .collect();
         for (name, thread) in threads {
             let answer = thread.context(|| "failed to start a thread").and_then(|thread| match thread.join() {
                 Ok(answer) => answer,
