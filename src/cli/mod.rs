@@ -24,6 +24,7 @@ mod modules;
 mod per;
 mod plan;
 mod program;
+mod progress;
 mod query;
 mod real_root;
 mod report;

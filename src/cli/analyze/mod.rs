@@ -1,7 +1,7 @@
 //! `analyze`: the time that each part of a boot took, from the events in the log.
 
 mod boot;
-mod events;
+pub mod events;
 mod picture;
 mod records;
 
