@@ -4,6 +4,7 @@ use super::*;
 
 /// A log of two boots; the first has a failed module, a request that is sent again, and text that is no markup.
 const LOG: &str = "\
+2026-11-20 09:59:59,990 - prepivot[DEBUG]: Cloud-init v. 0.2.0 running 'init-local' at Fri, 20 Nov 2026 09:59:59 +0000. Up 2.00 seconds.
 2026-11-20 10:00:00,000 - prepivot[DEBUG]: start: init-local: searching for local datasources
 2026-11-20 10:00:00,100 - prepivot[DEBUG]: GET http://169.254.169.254/x: 503 Service Unavailable; asking again
 2026-11-20 10:00:01,200 - prepivot[DEBUG]: GET http://169.254.169.254/x: 200 from 169.254.169.254:80
@@ -43,18 +44,19 @@ fn draws_each_boot_of_a_log() {
     for part in [
         "boot 1</text>",
         "boot 2</text>",
-        "init-local (2.00 s)",
+        "init-local (2.01 s)",
         "users_groups (250 ms)",
         "init-local (40 ms)",
         "#cf222e",
     ] {
         assert!(svg.out.contains(part), "{part}: {}", svg.out);
     }
+    assert_eq!(svg.out.matches(", boot ").count(), 2, "a stage that is named twice has begun once");
     let page = run_in(&dir, "report ROOT/log -o -");
     assert_eq!(page.code, 0, "{}", page.err);
     assert!(is_balanced(&page.out), "{}", page.out);
-    let request = "<td class=\"n\">1.20 s</td><td>request</td><td><code>GET http://169.254.169.254/x: 200 from";
-    let wait = "<td class=\"n\">100 ms</td><td>wait</td>";
+    let request = "<td class=\"n\">1.21 s</td><td>request</td><td><code>GET http://169.254.169.254/x: 200 from";
+    let wait = "<td class=\"n\">110 ms</td><td>wait</td>";
     for part in [request, wait, "<td>warning</td>", "&lt;script&gt;alert(1)&lt;/script&gt; &amp; ", "failed: running"] {
         assert!(page.out.contains(part), "{part}: {}", page.out);
     }
@@ -70,7 +72,7 @@ fn compares_last_boots_of_two_logs() {
     let page = run_in(&dir, "report ROOT/log --against ROOT/old -o ROOT/out.html");
     assert_eq!((page.code, page.out.as_str()), (0, ""), "{}", page.err);
     let text = fs::read_to_string(dir.0.join("out.html")).unwrap();
-    let row = "<tr><td>init-local</td><td class=\"n\">40 ms</td><td class=\"n\">2.00 s</td></tr>";
+    let row = "<tr><td>init-local</td><td class=\"n\">40 ms</td><td class=\"n\">2.01 s</td></tr>";
     assert!(text.contains(row) && text.contains("<td class=\"n\">–</td><td class=\"n\">250 ms</td>"), "{text}");
     for wrong in [
         "analyze blame --svg -i ROOT/log",

@@ -14,6 +14,8 @@ use std::fmt::Write;
 const MAX_BARS: usize = 500;
 /// The most boots of one log, the last of it.
 const MAX_BOOTS: usize = 4;
+/// No stage begins twice in less time, in seconds.
+const AGAIN: f64 = 2.0;
 /// Sizes in the picture, in pixels.
 const WIDTH: f64 = 1000.0;
 const ROW: f64 = 18.0;
@@ -83,8 +85,9 @@ impl Boot {
     pub fn of_log(title: &str, events: &[Event], marks: &[Mark]) -> Vec<Boot> {
         let mut boots: Vec<Boot> = Vec::new();
         for event in events {
+            let is_again = boots.last().is_some_and(|boot| boot.has_begun(event));
             let begins = event.result.is_none() && event.name == Stage::Local.event().0;
-            if boots.is_empty() || begins {
+            if boots.is_empty() || (begins && !is_again) {
                 let title = format!("{title}, boot {}", boots.len() + 1);
                 boots.push(Boot { title, begin: event.time, bars: Vec::new(), marks: Vec::new() });
             }
@@ -97,9 +100,18 @@ impl Boot {
         boots.split_off(boots.len().saturating_sub(MAX_BOOTS))
     }
 
+    /// Whether an event is the beginning of a stage that has begun a moment before: a stage is named by its event and by the line
+    /// that begins it in cloud-init's words, in any order.
+    fn has_begun(&self, event: &Event) -> bool {
+        let stage = self.bars.iter().rev().find(|bar| bar.is_stage());
+        let is_again = |bar: &Bar| bar.name == event.name && event.time - self.begin - bar.begin < AGAIN;
+        event.result.is_none() && stage.is_some_and(is_again)
+    }
+
     fn add(&mut self, event: &Event) {
         let time = (event.time - self.begin).max(0.0);
         match &event.result {
+            None if self.has_begun(event) => {}
             None if self.bars.len() < MAX_BARS => {
                 let (name, description) = (event.name.clone(), event.description.clone());
                 self.bars.push(Bar { name, description, begin: time, end: None, failed: false });
@@ -163,6 +175,16 @@ fn draw(out: &mut String, boot: &Boot, top: f64, length: f64) {
         );
         mark += step;
     }
+    for (begin, end, what) in gaps(boot) {
+        let y = base + ROW / 2.0;
+        let _ = writeln!(
+            out,
+            "<path d=\"M{:.1} {y:.0}H{:.1}\" stroke=\"#808080\" stroke-dasharray=\"3 3\"><title>{what}: {}</title></path>",
+            across(begin),
+            across(end),
+            seconds(end - begin)
+        );
+    }
     for mark in &boot.marks {
         let (_, color, word) = MARKS.iter().find(|(kind, ..)| *kind == mark.kind).unwrap_or(&MARKS[0]);
         let x = across((mark.time - boot.begin).clamp(0.0, length));
@@ -182,14 +204,16 @@ fn draw(out: &mut String, boot: &Boot, top: f64, length: f64) {
             true => STAGE,
             false => PART,
         };
-        // A label that would leave the picture stands before its bar.
-        let (label, anchor) = if x > WIDTH * 0.7 { (x - 4.0, "end") } else { (x + width + 4.0, "start") };
-        let (label, anchor) =
-            if x + width > WIDTH * 0.8 && x <= WIDTH * 0.7 { (x + 4.0, "start") } else { (label, anchor) };
+        // A label that would leave the picture stands before its bar, or on it.
+        let (label, anchor, ink) = match (x + width > WIDTH * 0.75, x > WIDTH * 0.25) {
+            (false, _) => (x + width + 4.0, "start", "#808080"),
+            (true, true) => (x - 4.0, "end", "#808080"),
+            (true, false) => (x + 4.0, "start", "#ffffff"),
+        };
         let _ = writeln!(
             out,
             "<g><title>{}: {}</title><rect x=\"{x:.1}\" y=\"{:.0}\" width=\"{width:.1}\" height=\"{:.0}\" fill=\"{color}\" \
-             fill-opacity=\"0.6\"/><text x=\"{label:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{}</text></g>",
+             fill-opacity=\"0.8\"/><text x=\"{label:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\" fill=\"{ink}\">{}</text></g>",
             escape(&bar.name),
             escape(&bar.description),
             y + 3.0,
@@ -200,18 +224,35 @@ fn draw(out: &mut String, boot: &Boot, top: f64, length: f64) {
     }
 }
 
+/// The times between the stages, in seconds since the boot's first event, and what the machine does in them.
+fn gaps(boot: &Boot) -> Vec<(f64, f64, &'static str)> {
+    let stages: Vec<&Bar> = boot.bars.iter().filter(|bar| bar.is_stage() && bar.end.is_some()).collect();
+    let gap = |pair: &[&Bar]| match pair {
+        [before, after] => {
+            let what = if before.name == Stage::Local.event().0 {
+                "the pivot, the system starts"
+            } else {
+                "the system starts"
+            };
+            before.end.filter(|end| *end < after.begin).map(|end| (end, after.begin, what))
+        }
+        _ => None,
+    };
+    stages.windows(2).filter_map(gap).collect()
+}
+
 /// The page with the picture of some boots.
 pub fn html(boots: &[Boot]) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Boots</title><meta name=\"viewport\" \
          content=\"width=device-width\"><style>{STYLE}</style></head><body>\n<h1>The time of {} boots</h1>\n<p>Bars are stages and \
-         what they did; marks above them are",
+         what they did, dashes the system's own start between them; marks above them are",
         boots.len()
     );
     for (n, (_, color, word)) in MARKS.iter().enumerate() {
         let _ = write!(out, "{} <span style=\"color:{color}\">{word}s</span>", if n == 0 { "" } else { "," });
     }
-    out += ". Between two stages the system starts; the initramfs ends after the first.</p>\n";
+    out += ".</p>\n";
     out += &svg(boots);
     if let [before, after] = boots {
         compare(&mut out, before, after);
