@@ -58,6 +58,24 @@ impl Archive {
     }
 }
 
+/// The content of an archive's first regular file whose path ends with `end` (POSIX.1-2017, pax, "ustar Interchange Format"). None if
+/// there is none, or the archive ends before the file does.
+pub fn member<'a>(archive: &'a [u8], end: &str) -> Option<&'a [u8]> {
+    let mut rest = archive;
+    loop {
+        let (header, content) = rest.split_at_checked(BLOCK)?;
+        let field = |at: usize, length: usize| {
+            let bytes = header.get(at..at + length).unwrap_or_default();
+            std::str::from_utf8(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).ok()
+        };
+        let size = usize::from_str_radix(field(124, 12)?.trim(), 8).ok()?;
+        if matches!(header.get(156), Some(b'0' | 0)) && field(0, 100)?.ends_with(end) {
+            return content.get(..size);
+        }
+        rest = content.get(size.checked_next_multiple_of(BLOCK)?..)?;
+    }
+}
+
 /// Bytes in gzip format (RFC 1952), uncompressed: for systems without gzip. Compression here would take 32
 /// KB.
 pub fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
@@ -101,6 +119,22 @@ mod tests {
         assert!(tar(&["-xz", "--no-same-owner"]).unwrap().status.success());
         for (name, content) in files {
             assert_eq!(std::fs::read(dir.0.join(name)).unwrap(), content, "{name}");
+        }
+    }
+
+    #[test]
+    fn member_is_found_by_its_path() {
+        let mut archive = Archive::default();
+        for (name, content) in [("top/a.log", &b"1"[..]), ("top/b.log", &[7; 600]), ("top/c/b.log", b"3")] {
+            archive.file(name, 0o600, 1, content);
+        }
+        let archive = archive.finish();
+        assert_eq!(member(&archive, "/a.log"), Some(&b"1"[..]));
+        assert_eq!(member(&archive, "/b.log").map(<[u8]>::len), Some(600));
+        assert_eq!(member(&archive, "/d.log"), None);
+        for end in 0..archive.len() {
+            let cut = &archive[..end];
+            assert!(member(cut, "/b.log").is_none_or(|found| found.len() == 600));
         }
     }
 }

@@ -24,8 +24,10 @@ mod modules;
 mod per;
 mod plan;
 mod program;
+mod progress;
 mod query;
 mod real_root;
+mod report;
 mod schema;
 mod single;
 mod status;
@@ -57,6 +59,7 @@ static VERBS: &[Entry] = &[
     Entry::of::<clean::Clean>(),
     Entry::of_part::<collect_logs::CollectLogs>(cfg!(feature = "tools")),
     Entry::of_part::<analyze::Analyze>(cfg!(feature = "tools")),
+    Entry::of_part::<report::Report>(cfg!(feature = "tools")),
     Entry::of_part::<schema::Schema>(cfg!(feature = "schema")),
     Entry::of_part::<trust::Trust>(cfg!(feature = "trust")),
     Entry::of::<features::Features>(),

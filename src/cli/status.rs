@@ -1,6 +1,7 @@
 //! `status`: how far this boot's provisioning is, and how well it went.
 
 use super::program::{Program, USAGE, print};
+use super::progress::Progress;
 use super::units::{self, Outlook};
 use super::verb::Verb;
 use crate::base::clock;
@@ -42,7 +43,7 @@ pub struct Status {
     /// show errors, warnings, the datasource and the time of the last change
     #[argh(switch, short = 'l')]
     long: bool,
-    /// wait for the end of provisioning
+    /// wait for the end of provisioning; a terminal shows what is done now, and for how long
     #[argh(switch, short = 'w')]
     wait: bool,
     /// the root to read, a mounted image for example; default: this system
@@ -92,7 +93,7 @@ impl Status {
         }
         let provider = units::provider(&source.root);
         let changes = self.wait.then(Changes::new);
-        let (mut dots, mut has_ended) = (false, false);
+        let (mut progress, mut has_ended) = (Progress::new(), false);
         loop {
             if let Some(changes) = &changes {
                 changes.watch();
@@ -109,9 +110,7 @@ impl Status {
                 report.fail_by_unit();
             }
             let Some(changes) = changes.as_ref().filter(|_| report.running.is_open()) else {
-                if dots {
-                    print("\n");
-                }
+                progress.end();
                 return Ok((report, provider));
             };
             if outlook != Outlook::Going {
@@ -119,8 +118,7 @@ impl Status {
                 return Ok((report, provider));
             }
             if self.format == Format::Tabular {
-                print(".");
-                dots = true;
+                progress.show(&report);
             }
             changes.wait();
         }

@@ -72,6 +72,11 @@ fn status_and_its_exit_codes() {
 /// Waits for a boot that is in its init stage, with a systemd that says `units`; after a moment `then` is run. With no `then`
 /// nothing has started. In a mount namespace: /run is its own.
 fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
+    waited_by(dir, units, then, &format!("{PROGRAM} status --wait"))
+}
+
+/// The same with another command that waits.
+fn waited_by(dir: &TempDir, units: &str, then: Option<&str>, command: &str) -> Option<Answer> {
     // Once it has looked, and waits.
     let looked = "for _ in $(seq 1000); do [ -e /run/systemd/looked ] && break; sleep 0.05; done";
     let then = then.map_or("rm status.json;".to_owned(), |then| format!("({looked}; sleep 0.1; {then}) &"));
@@ -80,7 +85,7 @@ fn waited(dir: &TempDir, units: &str, then: Option<&str>) -> Option<Answer> {
     let script = format!(
         "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/cloud-init && cd /run/cloud-init || exit 77
          echo '{{\"v1\": {{\"stage\": \"init\", \"init\": {{\"start\": 1}}}}}}' > status.json
-         {then} PATH={}:$PATH timeout 120 {PROGRAM} status --wait",
+         {then} PATH={}:$PATH timeout 120 {command}",
         dir.0.join("bin").display()
     );
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
@@ -103,6 +108,11 @@ fn waiting_for_the_end() {
     let Some(done) = waited(&dir, &going, Some("echo {} > result.json")) else { return };
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(done.out.starts_with('.') && done.out.ends_with(".\nstatus: done\n"), "{}", done.out);
+    // A terminal has one line that changes.
+    let on_terminal = format!("script -qec '{PROGRAM} status --wait' /dev/null");
+    let shown = waited_by(&dir, &going, Some("echo {} > result.json"), &on_terminal).unwrap();
+    assert!(shown.out.contains("\r\x1b[KRunning in stage: init"), "{:?}", shown.out);
+    assert!(shown.out.ends_with("\r\x1b[Kstatus: done\r\n") && !shown.out.contains('.'), "{:?}", shown.out);
     let late = "echo '{\"v1\": {\"init\": {\"start\": 1, \"errors\": [\"bad\"]}}}' > new; mv new status.json; echo {} > result.json";
     assert_eq!(waited(&dir, &going, Some(late)).unwrap().code, 1);
     let off = || block("inactive", "");

@@ -7,6 +7,9 @@ use std::time::SystemTime;
 
 /// The most events that are read; the rest is ignored.
 const MAX_EVENTS: usize = 100_000;
+/// The most marks, and the most bytes of one.
+const MAX_MARKS: usize = 2_000;
+const MAX_TEXT: usize = 300;
 /// Syslog's text between the host, or the time, and cloud-init's message.
 const PROCESS: &str = " cloud-init[";
 /// How `dump` describes the stages whose beginning is such a line (cloud-init 26.2, analyze/dump.py).
@@ -60,18 +63,9 @@ impl Event {
         Some(Event { name: text("name")?, description: text("description").unwrap_or_default(), time, result })
     }
 
-    /// Parses a line of the log (time, ` - `, logger, event) or of what a syslog made of it (time, host,
-    /// `[CLOUDINIT]`, logger, event; on Amazon Linux time, `cloud-init[PID]:`, logger, event). The line that begins a cloud-init
-    /// stage has another format.
+    /// Parses a line of the log. The line that begins a cloud-init stage has another format than other events.
     fn of_line(line: &str) -> Option<Event> {
-        let split = [" - ", " [CLOUDINIT] ", PROCESS]
-            .into_iter()
-            .filter_map(|separator| Some((separator, line.split_once(separator)?)));
-        let (separator, (time, mut said)) = split.min_by_key(|(_, (time, _))| time.len())?;
-        if separator == PROCESS {
-            said = said.split_once(": ")?.1;
-        }
-        let time = seconds(time)?;
+        let (time, said) = record(line)?;
         if let Some((_, said)) = said.split_once("Cloud-init v.") {
             let (stage, _) = said.split_once("running '")?.1.split_once('\'')?;
             let name = if stage == "init" { "init-network".to_owned() } else { stage.replace(':', "-") };
@@ -92,6 +86,70 @@ impl Event {
         }
         Some(Event { name: name.to_owned(), description: description.to_owned(), time, result })
     }
+}
+
+/// A line of the log (time, ` - `, logger and level, message) or of what a syslog made of it (time, host, `[CLOUDINIT]`, logger and
+/// level, message; on Amazon Linux time, `cloud-init[PID]:`, logger and level, message): the time, and what follows it.
+fn record(line: &str) -> Option<(f64, &str)> {
+    let split = [" - ", " [CLOUDINIT] ", PROCESS]
+        .into_iter()
+        .filter_map(|separator| Some((separator, line.split_once(separator)?)));
+    let (separator, (time, mut said)) = split.min_by_key(|(_, (time, _))| time.len())?;
+    if separator == PROCESS {
+        said = said.split_once(": ")?.1;
+    }
+    Some((seconds(time)?, said))
+}
+
+/// What a mark is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A request to a service, and its answer.
+    Request,
+    /// A request that is sent again, or a wait.
+    Wait,
+    Warning,
+    Error,
+}
+
+/// A line of the log that is no event, and worth a look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// Seconds since 1970.
+    pub time: f64,
+    pub kind: Kind,
+    pub text: String,
+}
+
+impl Mark {
+    fn of_line(line: &str) -> Option<Mark> {
+        let (time, said) = record(line)?;
+        let (logger, text) = said.split_once("]: ")?;
+        let kind = match logger.rsplit_once('[')?.1 {
+            "WARNING" | "DEPRECATED" => Kind::Warning,
+            "ERROR" | "CRITICAL" => Kind::Error,
+            _ => of_message(text)?,
+        };
+        let end = (0..=MAX_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at))?;
+        Some(Mark { time, kind, text: text[..end].to_owned() })
+    }
+}
+
+/// What a message below a warning is about: prepivot's of its requests and waits, and cloud-init's of its requests.
+fn of_message(text: &str) -> Option<Kind> {
+    let method = ["GET ", "PUT ", "POST ", "HEAD "].iter().any(|method| text.starts_with(method));
+    match text {
+        _ if method && text.contains("; asking again") => Some(Kind::Wait),
+        _ if method => Some(Kind::Request),
+        _ if text.starts_with("Read from http") => Some(Kind::Request),
+        _ if text.starts_with("waiting ") || text.starts_with("Please wait ") => Some(Kind::Wait),
+        _ => None,
+    }
+}
+
+/// The marks of a log. JSON that `dump` wrote has none.
+pub fn marks(bytes: &[u8]) -> Vec<Mark> {
+    String::from_utf8_lossy(bytes).lines().filter_map(Mark::of_line).take(MAX_MARKS).collect()
 }
 
 /// The events of a log, or of JSON that `dump` wrote.
