@@ -17,7 +17,7 @@ STACKS = {
     "eni": (["ifup -a"], ["ifdown -a --force"]),
 }
 # For how long nothing changes in a network that is there, and how long it may take, in seconds.
-QUIET, LONGEST = 4, 90
+QUIET, LONGEST = 10, 120
 
 
 def run(command):
@@ -77,7 +77,7 @@ def clear():
     for folder in ("/etc/systemd/network", "/run/systemd/network", "/etc/netplan", "/etc/NetworkManager/system-connections", "/etc/network"):
         for name in os.listdir(folder) if os.path.isdir(folder) else []:
             path = os.path.join(folder, name)
-            if os.path.isfile(path):
+            if os.path.isfile(path) and path != "/etc/network/interfaces":
                 os.unlink(path)
             elif name == "interfaces.d":
                 shutil.rmtree(path)
@@ -93,7 +93,7 @@ def main():
             said = [run(command) for command in start]
             found = settled()
             print(json.dumps({"stack": stack, "said": said, **found}), file=port, flush=True)
-            log = run("journalctl -b --no-pager -o cat -u systemd-networkd -u NetworkManager | tail -40; networkctl list --no-legend 2>/dev/null")
+            log = run("journalctl -b --no-pager -o cat -u systemd-networkd -u NetworkManager | tail -150; networkctl list --no-legend 2>/dev/null")
             print(json.dumps({"log": stack, "text": log}), file=port, flush=True)
             for command in stop:
                 run(command)
