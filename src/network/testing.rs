@@ -20,7 +20,7 @@ pub fn network_for(text: &str, macs: &Macs) -> Network {
 
 /// A root of this distribution that has the `ip` program.
 pub fn target(distro: &str) -> Target {
-    Target { distro: Distro::named(distro), ip_tool: true }
+    Target { distro: Distro::named(distro), ip_tool: true, old_netplan: false }
 }
 
 /// The files of `renderer` for a configuration in YAML.

@@ -13,7 +13,7 @@ use crate::network::names::{self, DeviceName};
 use crate::network::read::{eni, klibc, openstack};
 use crate::network::render::{self, Owned, RENDERERS};
 use crate::network::{File, Macs, Network, Renderer, Target, fallback};
-use crate::root::{Attr, Root};
+use crate::root::{Attr, Ids, Root};
 use crate::source::{self, Source};
 use crate::system::mount_table;
 use std::collections::BTreeSet;
@@ -161,8 +161,15 @@ fn default(distro: Distro, config: &Value, nics: &Nics) -> Option<Value> {
     fallback::nic(nics.all()).map(|nic| fallback::config(nic, nics.all()))
 }
 
+/// Whether the root's netplan is older than 1.0, whose library has another name.
+fn has_old_netplan(root: &Root) -> bool {
+    let is_old = |folder: &str| root.list(folder).iter().any(|name| name.starts_with("libnetplan.so.0"));
+    let of_machines = root.list("/usr/lib").into_iter().filter(|name| name.ends_with("-linux-gnu"));
+    is_old("/usr/lib") || is_old("/usr/lib64") || of_machines.into_iter().any(|name| is_old(&format!("/usr/lib/{name}")))
+}
+
 fn target(root: &Root, image: &Image) -> Target {
-    Target { distro: image.distro, ip_tool: root.which("ip").is_some() }
+    Target { distro: image.distro, ip_tool: root.which("ip").is_some(), old_netplan: has_old_netplan(root) }
 }
 
 /// The stack that network files are written for; None if the root has no supported one.
@@ -194,7 +201,11 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &Problems) -
 /// # Errors
 /// The file cannot be read or written.
 pub fn put(root: &mut Root, File { path, content, mode, owner, merge }: File) -> Result<()> {
-    let ids = owner.and_then(|name| root.user_ids(name));
+    let ids = owner.and_then(|owner| {
+        let (user, group) = owner.split_once(':').unwrap_or((owner, owner));
+        let ids = root.user_ids(user)?;
+        Some(Ids { gid: root.group_id(group).unwrap_or(ids.gid), ..ids })
+    });
     let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
     match merge {
         Some(merge) => root.edit_text(&path, attr, |old| Ok(Some(merge.merged(old, &content)))).map(drop),
@@ -276,6 +287,18 @@ mod tests {
         write_json(&mut root, &instance, None).unwrap();
         let path = format!("{}/network-config.json", state::folder(&instance));
         assert_eq!(root.stat(&path).unwrap().attr, Attr::root(0o600), "it can hold passwords of wireless networks");
+    }
+
+    #[test]
+    fn networkd_reads_files_with_keys() {
+        let dir = TempDir::new("network-owner");
+        dir.write("etc/passwd", "root:x:0:0::/root:/bin/sh\nsystemd-network:x:998:997::/:/sbin/nologin\n");
+        dir.write("etc/group", "root:x:0:\nsystemd-network:x:996:\n");
+        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        let owner = Some("systemd-network:systemd-network");
+        put(&mut root, File { owner, ..File::private("/etc/systemd/network/wg0.netdev", String::new()) }).unwrap();
+        let Attr { mode, uid, gid, .. } = root.stat("/etc/systemd/network/wg0.netdev").unwrap().attr;
+        assert_eq!((mode, uid, gid), (0o600, 998, 996));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl NetConvert {
         if self.debug {
             program.say(format_args!("the configuration:\n{network:#?}"));
         }
-        let target = Target { distro: self.distro, ip_tool: true };
+        let target = Target { distro: self.distro, ip_tool: true, old_netplan: false };
         let files = self.output_kind.files(&network, &target, &report);
         for warning in report.texts(Severity::Warning) {
             log::warn!("{warning}");

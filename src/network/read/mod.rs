@@ -78,7 +78,7 @@ mod tests {
                 ("network-manager", "[ipv4]\nmethod=auto"),
             ] {
                 let distro = Distro::named(if stack == "sysconfig" { "rhel" } else { "debian" });
-                let target = Target { distro, ip_tool: true };
+                let target = Target { distro, ip_tool: true, old_netplan: false };
                 let files = render::by_name(stack).unwrap().files(&network, &target, &Problems::new());
                 // Azure's interfaces have names of their own; elsewhere the machine's device has the address.
                 let device = if name == "azure-imds" { "eth0" } else { "ens3" };

@@ -61,6 +61,8 @@ pub struct Target {
     pub distro: Distro,
     /// Whether the root has the `ip` program; without it, ifupdown's hook lines use `route`.
     pub ip_tool: bool,
+    /// Whether its netplan is older than 1.0, and refuses a file for a newer key.
+    pub old_netplan: bool,
 }
 
 /// A file to be written.

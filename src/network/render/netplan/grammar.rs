@@ -32,6 +32,26 @@ const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 const REQUIRED: &[(&str, &str)] =
     &[("tunnels", "mode"), ("vlans", "id"), ("vlans", "link"), ("vrfs", "table"), ("wifis", "access-points")];
 
+/// What netplan 0.106 does not know: sections, and keys of devices (netplan's src/parse.c at 0.106 and 1.0).
+const NEWER_SECTIONS: [&str; 2] = ["dummy-devices", "virtual-ethernets"];
+const NEWER_KEYS: [&str; 3] = ["hairpin", "port-mac-learning", "ra-overrides"];
+
+/// Removes from the mapping below `network:` what only netplan 1.0 and later know, and reports it by its path.
+pub fn remove_newer(network: &mut Map, unsupported: &mut Unsupported) {
+    for section in NEWER_SECTIONS {
+        each_device(network, section, |_, path, _| unsupported.path(path));
+        network.remove(section);
+    }
+    for section in SECTIONS {
+        each_device(network, section, |_, path, device| {
+            for key in NEWER_KEYS.into_iter().filter(|key| device.get(key).is_some()).collect::<Vec<_>>() {
+                device.remove(key);
+                unsupported.path(&format!("{path}.{key}"));
+            }
+        });
+    }
+}
+
 /// Removes everything from the mapping below `network:` that netplan would refuse, and reports it by its path. Keys beside the
 /// sections are reported where the document is read.
 pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
@@ -462,6 +482,19 @@ mod tests {
         filter(&mut map, &mut Unsupported::new(&report));
         let warnings = report.texts(Severity::Warning);
         (to_yaml(&Value::Map(map)), warnings)
+    }
+
+    #[test]
+    fn old_netplan_gets_no_newer_keys() {
+        let text = "ethernets: {a: {dhcp4: true, ra-overrides: {use-dns: true}}}\n\
+            dummy-devices: {d: {addresses: [10.0.0.1/8]}}\nvrfs: {v: {table: 5, interfaces: [a, d]}}\n";
+        let Value::Map(mut map) = yaml::parse("test", text).unwrap() else { panic!("a mapping") };
+        let report = Problems::new();
+        remove_newer(&mut map, &mut Unsupported::new(&report));
+        let left = to_yaml(&Value::Map(map));
+        assert!(!left.contains("dummy-devices") && !left.contains("ra-overrides") && left.contains("dhcp4: true"), "{left}");
+        let said = report.texts(Severity::Warning).join("\n");
+        assert!(said.contains("dummy-devices.d;") && said.contains("ethernets.a.ra-overrides;"), "{said}");
     }
 
     #[test]

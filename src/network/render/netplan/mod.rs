@@ -49,7 +49,7 @@ pub static RENDERER: Renderer = Renderer {
 const SECTIONS: [&str; 8] = ["ethernets", "wifis", "dummy-devices", "bonds", "bridges", "vlans", "tunnels", "vrfs"];
 
 /// Renders one file, which only root can read because it may hold passwords.
-fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<File> {
+fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let mut inner = match &network.v2 {
         Some(v2) => {
             let mut v2 = v2.clone();
@@ -64,6 +64,9 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         }
         None => to_v2(network, unsupported),
     };
+    if target.old_netplan {
+        grammar::remove_newer(&mut inner, unsupported);
+    }
     grammar::filter(&mut inner, unsupported);
     let document = Value::Map(Map::from_iter([("network", inner)]));
     vec![File::private(PATH, format!("{HEADER}{}", to_yaml(&document)))]

@@ -48,6 +48,12 @@ impl<'a> FamilyConfig<'a> {
         Some(if is_wireguard(interface) { of_wireguard } else { method })
     }
 
+    /// The method for an interface without addresses that has routes or name servers.
+    fn without_addresses(interface: &Interface) -> &'static str {
+        // No server is on a VRF itself, only on its ports.
+        if matches!(interface.device_type, DeviceType::Vrf { .. }) { "link-local" } else { "auto" }
+    }
+
     fn usual_method(&self, interface: &Interface) -> Option<&'static str> {
         let link_local = |family: &str| interface.link_local.as_ref().map(|l| l.iter().any(|f| f == family));
         let is_automatic = self.subnets.iter().any(|s| !matches!(s.method, Method::Static | Method::Loopback));
@@ -59,7 +65,9 @@ impl<'a> FamilyConfig<'a> {
                 _ if with_address => Some("manual"),
                 _ if link_local("ipv4") == Some(true) => Some("link-local"),
                 _ if without_subnets || interface.denies_dhcp4 || is_only_v6(interface) => Some("disabled"),
-                _ if !self.routes.is_empty() || !self.rules.is_empty() || !self.servers.is_empty() => Some("auto"),
+                _ if !self.routes.is_empty() || !self.rules.is_empty() || !self.servers.is_empty() => {
+                    Some(Self::without_addresses(interface))
+                }
                 _ => None,
             };
         }
@@ -72,7 +80,9 @@ impl<'a> FamilyConfig<'a> {
             None if is_automatic => Some("auto"),
             None if with_address => Some("manual"),
             None if without_subnets || link_local("ipv6") == Some(false) => Some("disabled"),
-            None if !self.routes.is_empty() || !self.rules.is_empty() || !self.servers.is_empty() => Some("auto"),
+            None if !self.routes.is_empty() || !self.rules.is_empty() || !self.servers.is_empty() => {
+                Some(Self::without_addresses(interface))
+            }
             None => None,
         }
     }

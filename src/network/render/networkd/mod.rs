@@ -12,7 +12,9 @@ use crate::network::model::{DeviceType, Network};
 
 /// What the files may have (systemd.network(5), systemd.netdev(5), versions 252 to 262). networkd ignores a line that it does not
 /// know, and what is left may mean something else.
+/// The grammars of .network and of .netdev files, which know sections of the same name with other keys.
 const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
+const NETDEV: Grammar = Grammar(include_str!("grammar-netdev.txt"));
 
 /// networkd reads its files as this user.
 const OWNER: &str = "systemd-network:systemd-network";
@@ -59,7 +61,7 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         });
         if let Some((mut sections, secret)) = netdev::sections(interface, unsupported) {
             // networkd refuses a device without what its kind requires.
-            if !grammar::filter(GRAMMAR, &mut sections, 2, |key| unsupported.key(interface, key)) {
+            if !grammar::filter(NETDEV, &mut sections, 2, |key| unsupported.key(interface, key)) {
                 continue;
             }
             files.push(File {
