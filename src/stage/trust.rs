@@ -426,7 +426,7 @@ mod tests {
 
     /// Without any document the policy's user-data is missing.
     #[test]
-    fn missing_user_data_is_refused_if_it_must_be_exact() {
+    fn missing_user_data_is_refused_if_exact() {
         let digest = "0".repeat(64);
         for (rule, failure, is_refused) in [
             (format!("sha256:{digest}"), "refuse", true),
@@ -455,7 +455,7 @@ mod tests {
 
     /// Ways to give user-data where the policy does not look for it. The seed is a folder of the root.
     #[test]
-    fn signed_user_data_is_not_replaced_by_other_documents() {
+    fn other_documents_do_not_replace_signed_user_data() {
         let digest = crate::base::hex::encode(&crate::base::digest::digest(Algorithm::Sha256, b"#cloud-config\n"));
         let dir = machine("trust-elsewhere", &format!("user-data = sha256:{digest}\nmetadata = use\n"));
         let evil = "#cloud-config\nruncmd: [evil]\n";

@@ -3,6 +3,7 @@
 use super::tpm::{self, Bank};
 use super::{Document, Kind};
 use crate::base::base64;
+use crate::base::deadline::Deadline;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Context, Error, Result};
 use crate::base::hex;
@@ -10,6 +11,8 @@ use crate::machine::beneath;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// How much of user-data the scheme systemd puts into its word.
 const SHOWN: usize = 256;
@@ -24,6 +27,10 @@ const MAX_REPORT: u64 = 64 << 10;
 const HOSTDATA: std::ops::Range<usize> = 0xc0..0xe0;
 /// TPMs: with the kernel's resource manager, or without it.
 const TPMS: [&str; 2] = ["dev/tpmrm0", "dev/tpm0"];
+/// The firmware's table of a TPM 2.0, how long its driver may take, and how often it is looked for.
+const TOLD: &str = "sys/firmware/acpi/tables/TPM2";
+const LOADING: Duration = Duration::from_secs(10);
+const BETWEEN: Duration = Duration::from_millis(50);
 
 /// What is hashed into a register for a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -133,6 +140,21 @@ pub fn predict(events: &[Event], algorithm: Algorithm) -> Vec<u8> {
     events.iter().fold(vec![0; zero], |old, event| digest(algorithm, &[old, event.digest(algorithm)].concat()))
 }
 
+/// The machine's TPM. If `waits` and the firmware tells of one whose driver is still loading, it is waited for.
+fn tpm_of(base: &Path, waits: bool) -> Option<&'static str> {
+    let find = || TPMS.into_iter().find(|tpm| beneath::exists(base, tpm));
+    let found = find();
+    if found.is_some() || !waits || !beneath::exists(base, TOLD) {
+        return found;
+    }
+    log::warn!("waiting up to {} s for the driver of the TPM, which the trust policy measures into", LOADING.as_secs());
+    let deadline = Deadline::after(LOADING);
+    while find().is_none() && !deadline.passed() {
+        sleep(BETWEEN);
+    }
+    find()
+}
+
 /// What the host of a confidential virtual machine has bound its launch to: TDX's MRCONFIGID (48 bytes), or SEV-SNP's HOSTDATA
 /// (32 bytes), as the kernel shows them (Linux 6.16; configfs-tsm, Linux 6.7).
 ///
@@ -201,7 +223,7 @@ impl Registers {
         };
         let rtmr = format!("{RTMRS}/rtmr{}:sha384", plan.rtmr);
         let rtmr = if beneath::exists(base, &rtmr) { Some(open(&rtmr, false)?) } else { None };
-        let tpm = match TPMS.iter().find(|tpm| beneath::exists(base, tpm)) {
+        let tpm = match tpm_of(base, rtmr.is_none()) {
             Some(path) => {
                 let mut tpm = open(path, true)?;
                 let banks = tpm::banks(&mut tpm, plan.pcr())?;
@@ -257,6 +279,24 @@ mod tests {
 
     fn value(scheme: Scheme, bytes: Option<&'static [u8]>, algorithm: Algorithm) -> String {
         hex::encode(&predict(scheme.event(&document(bytes)).as_slice(), algorithm))
+    }
+
+    #[test]
+    fn waits_for_the_driver_of_a_tpm() {
+        let dir = TempDir::new("tpm-late");
+        let begin = Instant::now();
+        assert_eq!(tpm_of(&dir.0, true), None);
+        dir.write(TOLD, "");
+        assert_eq!(tpm_of(&dir.0, false), None, "a register of TDX is there");
+        assert!(begin.elapsed() < Duration::from_secs(1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(Duration::from_millis(300));
+                dir.write(TPMS[0], "");
+            });
+            assert_eq!(tpm_of(&dir.0, true), Some(TPMS[0]));
+        });
+        assert!((Duration::from_millis(300)..LOADING).contains(&begin.elapsed()));
     }
 
     /// The kernel's interface, as files: no such machine is at hand.
