@@ -14,6 +14,8 @@ depends() {
 
 installkernel() {
     local drivers list="${dracutsysrootdir-}/etc/prepivot/drivers"
+    # What the policy measures into, unless the kernel has it built in.
+    [[ ! -e ${dracutsysrootdir-}/etc/prepivot/trust.conf ]] || hostonly='' instmods tpm_tis tpm_crb
     # Drivers come from the new root, unless the administrator configured a list.
     [[ -e $list ]] || return 0
     mapfile -t drivers < <(sed 's/#.*//' "$list" | xargs -r -n 1)

@@ -11,6 +11,7 @@ use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
 use crate::root::{Command, Kind, Output, Root, Use};
 use crate::stage::image::Image;
+use crate::stage::trust::ATTESTATION;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::fs::OpenOptions;
@@ -125,6 +126,8 @@ impl CollectLogs {
         for path in logs::paths(&root, &image.config) {
             collection.file(&root, &path, true);
         }
+        // Digests, and what the trust policy refused.
+        collection.file(&root, ATTESTATION, true);
         for (below, folder, depth) in FOLDERS {
             collection.folder(&root, &format!("{below}{folder}"), depth, !self.redact_sensitive);
         }

@@ -16,7 +16,7 @@ macro_rules! with_fields {
     ($call:ident) => {
         $call! {
             source class platform cloud_name subplatform described instance_id from_network machine_uuid metadata ds ec2_metadata
-            user_data envelope vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
+            user_data envelope signature vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
             files private_files stale_files random_seed device_names problems
         }
     };

@@ -118,6 +118,8 @@ pub struct Instance {
     pub user_data: Option<Bytes>,
     /// What came before the user-data: the signatures and the statement of a signed envelope, which a policy has opened.
     pub envelope: Option<Bytes>,
+    /// The signature of the user-data that came in a file beside it.
+    pub signature: Option<Bytes>,
     /// In the source's form: a string, a list of parts, or a mapping with the key `cloud-init`.
     pub vendor_data: Value,
     pub vendor_data2: Value,

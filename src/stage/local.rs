@@ -251,8 +251,9 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     let (mut instance, origin, summary) = match outcome {
         Outcome::Nothing(why) => {
             boot.report.warn(why);
+            let verdict = trust::missing(&boot.image.trust, root, boot.machine, &boot.report);
             boot.log();
-            return (LocalResult::Nothing, None);
+            return (LocalResult::Nothing, verdict.stop);
         }
         Outcome::Later(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");

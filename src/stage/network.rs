@@ -165,7 +165,9 @@ fn default(distro: Distro, config: &Value, nics: &Nics) -> Option<Value> {
 fn has_old_netplan(root: &Root) -> bool {
     let is_old = |folder: &str| root.list(folder).iter().any(|name| name.starts_with("libnetplan.so.0"));
     let of_machines = root.list("/usr/lib").into_iter().filter(|name| name.ends_with("-linux-gnu"));
-    is_old("/usr/lib") || is_old("/usr/lib64") || of_machines.into_iter().any(|name| is_old(&format!("/usr/lib/{name}")))
+    is_old("/usr/lib")
+        || is_old("/usr/lib64")
+        || of_machines.into_iter().any(|name| is_old(&format!("/usr/lib/{name}")))
 }
 
 fn target(root: &Root, image: &Image) -> Target {

@@ -2,16 +2,19 @@
 //! feature `trust` has no policy.
 
 use crate::base::clock::since_1970;
+use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Context, Result};
+use crate::base::hex;
 use crate::base::problem::Problems;
+use crate::document::{Value, json};
 use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::root::run_dir::{self, Measured, Record};
 use crate::root::{Attr, Root};
 use crate::source::none;
 use crate::trust::event_log::Log;
-use crate::trust::measure::{Event, Registers};
-use crate::trust::{self, Circumstances, Failure, Kind, Policy, documents, policy};
+use crate::trust::measure::{Event, Registers, host_data};
+use crate::trust::{self, Circumstances, Document, Failure, Kind, Policy, documents, policy};
 use std::time::SystemTime;
 
 /// How a check of an instance ended.
@@ -34,6 +37,8 @@ pub enum Stop {
 pub const REFUSED: &str = "/var/lib/cloud/data/prepivot-refused";
 /// Exists if the policy stops this boot; the initramfs's hooks look for it.
 pub const STOPPED: &str = "run/prepivot/stopped";
+/// What was measured and checked in this boot, as JSON: for agents that attest the machine.
+pub const ATTESTATION: &str = "/run/prepivot/trust.json";
 /// The serial number of the last signed user-data that was accepted.
 const SERIAL: &str = "/var/lib/cloud/data/prepivot-serial";
 
@@ -93,10 +98,11 @@ pub fn check(
     is_fresh: bool,
     report: &Problems,
 ) -> Verdict {
-    let is_used = |policy: &&Policy| policy.problem.is_some() || !none::SOURCE.is_named(&instance.source);
-    let Some(policy) = gate.0.as_deref().filter(|_| cfg!(feature = "trust")).filter(is_used) else {
-        return Verdict::default();
-    };
+    let Some(policy) = gate.0.as_deref().filter(|_| cfg!(feature = "trust")) else { return Verdict::default() };
+    // The image's own instance has no document from outside, and so none that was wanted.
+    if none::SOURCE.is_named(&instance.source) && policy.problem.is_none() {
+        return missing(gate, root, machine, report);
+    }
     let unmeasured = measure(policy, machine, instance, report).err().map(|e| e.to_string());
     let now = Circumstances {
         now: since_1970(SystemTime::now()).as_secs(),
@@ -104,34 +110,99 @@ pub fn check(
         macs: machine.nics().into_iter().map(|nic| nic.mac).filter(|mac| !mac.is_empty()).collect(),
         last_serial: root.text(SERIAL).trim().parse().ok(),
         is_fresh,
+        host_data: policy.needs(Kind::UserData, &instance.source).bound.then(|| host_data(&machine.base)),
         unmeasured,
     };
+    let given = told_documents(policy, instance);
     let checked = trust::check(policy, instance, &now);
     if let Some(signer) = &checked.signer {
         log::info!("the user-data is signed by {signer}");
     }
     let mut problems = checked.problems;
     problems.extend(policy.problem.clone());
+    let verdict = end(policy, root, machine, problems, report);
+    let told = attestation(policy, instance, given, &checked.signer, checked.serial, &verdict.problems);
+    let saved = run_dir::save(&machine.base.join(ATTESTATION.trim_start_matches('/')), &told);
+    report.keep(saved.context(|| format!("failed to write {ATTESTATION}")));
+    if verdict.stop.is_none() {
+        if let Some(serial) = checked.serial.filter(|_| is_fresh) {
+            report.keep(root.write(SERIAL, format!("{serial}\n"), Attr::root(0o600)));
+        }
+        if !verdict.problems.is_empty() {
+            report.keep(root.write(REFUSED, "", Attr::root(0o600)));
+        } else if root.exists(REFUSED) {
+            report.keep(root.remove(REFUSED));
+        }
+    }
+    verdict
+}
+
+/// What a source gave: a mapping for each document, with its digest and whether it is measured.
+fn told_documents(policy: &Policy, instance: &Instance) -> Vec<Value> {
+    let told = |document: &Document| {
+        let bytes = document.bytes.as_deref();
+        let sum = bytes.map(|bytes| hex::encode(&digest(Algorithm::Sha256, bytes)));
+        let is_measured = policy.needs(document.kind, &instance.source).measured;
+        let fields = [
+            ("name", document.name.into()),
+            ("sha256", sum.map_or(Value::Null, Value::from)),
+            ("bytes", bytes.map_or(0, |bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX)).into()),
+            ("measured", (is_measured && policy.plan.scheme.event(document).is_some()).into()),
+        ];
+        Value::Map(fields.into_iter().collect())
+    };
+    documents(instance).iter().map(told).collect()
+}
+
+/// What was measured and checked, from where, and with what result, as JSON for attestation.
+fn attestation(
+    policy: &Policy,
+    instance: &Instance,
+    given: Vec<Value>,
+    signer: &Option<String>,
+    serial: Option<u64>,
+    problems: &[String],
+) -> String {
+    let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
+    let fields = [
+        ("datasource", instance.source.as_str().into()),
+        ("place", instance.subplatform.as_str().into()),
+        ("instance-id", instance.instance_id.as_str().into()),
+        ("scheme", policy.plan.scheme.name().into()),
+        ("pcr", i64::from(policy.plan.pcr()).into()),
+        ("rtmr", i64::from(policy.plan.rtmr).into()),
+        ("documents", given.into()),
+        ("signer", text(signer)),
+        ("serial", text(&serial.map(|serial| serial.to_string()))),
+        ("refused", problems.iter().map(|why| Value::from(why.as_str())).collect::<Vec<_>>().into()),
+    ];
+    json::to_string(&Value::Map(fields.into_iter().collect())) + "\n"
+}
+
+/// What the policy says if no datasource gives anything: user-data that must be signed, or have a digest, is missing. Whoever
+/// takes the drive away gets no other machine than the one that the policy describes.
+pub fn missing(gate: &Gate, root: &Root, machine: &Machine, report: &Problems) -> Verdict {
+    let Some(policy) = gate.0.as_deref().filter(|_| cfg!(feature = "trust")) else { return Verdict::default() };
+    let needs = policy.needs(Kind::UserData, &policy.any_source());
+    let why = || {
+        let what = if needs.signed { "signed" } else { "with a digest of its own" };
+        format!("no datasource gives user-data, and the trust policy needs it {what}")
+    };
+    let problems = policy.problem.clone().into_iter().chain(needs.is_exact().then(why));
+    end(policy, root, machine, problems.collect(), report)
+}
+
+/// Reports why documents are refused, and leaves whether the boot stops for it.
+fn end(policy: &Policy, root: &Root, machine: &Machine, problems: Vec<String>, report: &Problems) -> Verdict {
     let stop = match policy.failure {
         _ if problems.is_empty() => None,
         Failure::Refuse => None,
         Failure::Emergency => Some(Stop::Emergency),
         Failure::PowerOff => Some(Stop::PowerOff),
     };
-    let keep = |result: Result<()>| {
-        report.keep(result);
-    };
-    if stop.is_none() {
-        if let Some(serial) = checked.serial.filter(|_| is_fresh) {
-            keep(root.write(SERIAL, format!("{serial}\n"), Attr::root(0o600)));
-        }
-        if !problems.is_empty() {
-            keep(root.write(REFUSED, "", Attr::root(0o600)));
-        } else if root.exists(REFUSED) {
-            keep(root.remove(REFUSED));
-        }
-    } else if !root.is_live() {
-        keep(run_dir::save(&machine.base.join(STOPPED), "").context(|| "failed to leave that the boot stops"));
+    if stop.is_some() && !root.is_live() {
+        let saved = run_dir::save(&machine.base.join(STOPPED), "");
+        report.keep(saved.context(|| "failed to leave that the boot stops"));
     }
     problems.iter().for_each(|problem| report.error(problem));
     Verdict { problems, stop }
@@ -175,9 +246,7 @@ fn told<T>(result: Result<T>, report: &Problems) -> Option<T> {
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
-    use crate::base::digest::Algorithm;
     use crate::base::testing::TempDir;
-    use crate::document::Value;
     use crate::instance::{cache, state};
     use crate::root::Use;
     use crate::source::{self, Search};
@@ -241,6 +310,17 @@ mod tests {
         let events: Vec<Event> = documents(&seeded).iter().filter_map(|d| plan.scheme.event(d)).collect();
         assert_eq!(events.iter().map(|event| event.digest(Algorithm::Sha384)).collect::<Vec<_>>(), measured);
         assert_eq!(predict(&events, Algorithm::Sha384).len(), 48);
+        let told = std::fs::read_to_string(dir.0.join(&ATTESTATION[1..])).unwrap();
+        let told = json::parse("t", told.as_bytes()).unwrap();
+        let sum = crate::base::hex::encode(&digest(Algorithm::Sha256, b"#cloud-config\n"));
+        assert_eq!(told.at(&["datasource"]), Some(&Value::from("NoCloud")));
+        let of =
+            |at: usize, key: &str| told.get("documents").unwrap().as_list().unwrap()[at].get(key).cloned().unwrap();
+        assert_eq!((of(2, "name"), of(2, "sha256"), of(2, "bytes")), ("user-data".into(), sum.into(), 14.into()));
+        assert_eq!(
+            (of(3, "sha256"), of(3, "measured"), told.get("refused")),
+            (Value::Null, true.into(), Some(&vec![].into()))
+        );
         // A later stage of this boot: nothing again.
         assert_eq!(judge(&dir, &mut first, true).0, Verdict::default());
         assert_eq!(extended(&dir), measured);
@@ -284,7 +364,28 @@ mod tests {
         let mut instance = read(&dir);
         let (verdict, said) = judge(&dir, &mut instance, true);
         assert!(said[0].contains("user-data of NoCloud is refused: it could not be measured: "), "{said:?}");
+        let told = std::fs::read_to_string(dir.0.join(&ATTESTATION[1..])).unwrap();
+        assert!(told.contains(r#""refused":["user-data of NoCloud is refused: it could not be measured: "#), "{told}");
         assert_eq!((verdict.stop, instance.user_data, instance.local_hostname.as_deref()), (None, None, Some("h")));
+    }
+
+    #[test]
+    fn user_data_may_have_to_be_the_hosts() {
+        let dir = machine("trust-host-data", "user-data = host-data\nmetadata = use\n");
+        let refused = || {
+            let mut instance = read(&dir);
+            let problems = judge(&dir, &mut instance, true).0.problems;
+            assert_eq!(problems.is_empty(), instance.user_data.is_some());
+            problems.join("\n")
+        };
+        assert!(refused().contains("cannot be compared with the host's data"));
+        let value = [digest(Algorithm::Sha256, b"#cloud-config\n"), vec![0; 16]].concat();
+        dir.write("sys/devices/virtual/misc/tdx_guest/measurements/mrconfigid", value);
+        assert_eq!(refused(), "");
+        dir.write(&format!("{SEED}/user-data"), "#cloud-confih\n");
+        assert!(refused().contains("is not in the host's data"));
+        std::fs::remove_file(dir.0.join(SEED).join("user-data")).unwrap();
+        assert!(refused().contains("is not in the host's data"));
     }
 
     #[test]
@@ -321,6 +422,72 @@ mod tests {
         let (verdict, said) = judge(&dir, &mut read(&dir), true);
         assert_eq!(verdict.stop, Some(Stop::Emergency));
         assert!(said.iter().any(|line| line.contains("trust.conf: line 1")), "{said:?}");
+    }
+
+    /// Without any document the policy's user-data is missing.
+    #[test]
+    fn missing_user_data_is_refused_if_exact() {
+        let digest = "0".repeat(64);
+        for (rule, failure, is_refused) in [
+            (format!("sha256:{digest}"), "refuse", true),
+            (format!("measure sha256:{digest}"), "emergency", true),
+            (format!("sha256:{digest}"), "poweroff", true),
+            ("use".into(), "emergency", false),
+            ("measure".into(), "emergency", false),
+            ("refuse".into(), "emergency", false),
+        ] {
+            let policy = format!("user-data = {rule}\nmetadata = use\non-failure = {failure}\n");
+            let dir = machine("trust-missing", &policy);
+            let (machine, mut root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+            let (gate, report) = (Gate::of(&root, &machine), Problems::new());
+            let verdict = missing(&gate, &root, &machine, &report);
+            assert_eq!(
+                (verdict.problems.len(), report.entries().len()),
+                (usize::from(is_refused), usize::from(is_refused))
+            );
+            assert_eq!(verdict.stop.is_some(), is_refused && failure != "refuse");
+            assert_eq!(dir.0.join(STOPPED).exists(), verdict.stop.is_some());
+            // What the image itself configures for a machine without a datasource does not stand in for it.
+            let verdict = check(&gate, &mut root, &machine, &mut none::instance(None), true, &report);
+            assert_eq!(verdict.problems.len(), usize::from(is_refused), "{rule}");
+        }
+    }
+
+    /// Ways to give user-data where the policy does not look for it. The seed is a folder of the root.
+    #[test]
+    fn other_documents_do_not_replace_signed_user_data() {
+        let digest = crate::base::hex::encode(&crate::base::digest::digest(Algorithm::Sha256, b"#cloud-config\n"));
+        let dir = machine("trust-elsewhere", &format!("user-data = sha256:{digest}\nmetadata = use\n"));
+        let evil = "#cloud-config\nruncmd: [evil]\n";
+        let refused = |attack: &str| {
+            let mut instance = read(&dir);
+            let (verdict, _) = judge(&dir, &mut instance, true);
+            assert_eq!(verdict.problems.len(), 1, "{attack}: {:?}", verdict.problems);
+            assert!(instance.vendor_data.is_null() && instance.network.is_none(), "{attack}");
+            instance.user_data.map(|bytes| bytes.to_vec())
+        };
+        dir.write(&format!("{SEED}/user-data"), evil);
+        assert_eq!(refused("another document in a seed folder of the root"), None);
+        dir.write(&format!("{SEED}/user-data"), "");
+        assert_eq!(refused("an empty document"), None);
+        std::fs::remove_file(dir.0.join(SEED).join("user-data")).unwrap();
+        dir.write(&format!("{SEED}/meta-data"), "instance-id: i-1\nuser-data: '#cloud-config'\nuserdata: x\n");
+        assert_eq!(refused("in the metadata"), None);
+        dir.write(&format!("{SEED}/meta-data"), "instance-id: i-1\n");
+        dir.write(&format!("{SEED}/user-data"), "#cloud-config\n");
+        let good = Some(b"#cloud-config\n".to_vec());
+        dir.write(&format!("{SEED}/vendor-data"), evil);
+        assert_eq!(refused("in vendor-data"), good);
+        std::fs::remove_file(dir.0.join(SEED).join("vendor-data")).unwrap();
+        dir.write(&format!("{SEED}/network-config"), "version: 2\nethernets: {}\n");
+        assert_eq!(refused("a network that the policy does not name"), good);
+        std::fs::remove_file(dir.0.join(SEED).join("network-config")).unwrap();
+        dir.write(&format!("{SEED}/meta-data"), "instance-id: i-1\nnetwork-interfaces: |\n  auto evil\n");
+        assert_eq!(refused("such a network in the metadata"), good);
+        // The seed alone, without all that.
+        dir.write(&format!("{SEED}/meta-data"), "instance-id: i-1\n");
+        let mut instance = read(&dir);
+        assert_eq!(judge(&dir, &mut instance, true).0, Verdict::default());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::allowed::fingerprint;
 use super::envelope::{self, Envelope, Form, Statement};
+use super::measure::is_bound;
 use super::policy::digest_of;
 use super::sshsig::Signature;
 use super::{Document, Kind, Policy, cms, documents};
@@ -24,6 +25,8 @@ pub struct Circumstances {
     pub last_serial: Option<u64>,
     /// Whether the instance was read now. One of the cache was in time when it was read.
     pub is_fresh: bool,
+    /// What the host bound the launch to, or why that is not known. None: the policy does not need it.
+    pub host_data: Option<Result<Vec<u8>>>,
     /// Why nothing could be measured, if so.
     pub unmeasured: Option<String>,
 }
@@ -81,6 +84,15 @@ pub fn check(policy: &Policy, instance: &mut Instance, now: &Circumstances) -> C
     for name in refused {
         remove(instance, name);
     }
+    let is_pinned = opened.iter().flat_map(|opened| &opened.pinned).any(|(name, _)| name == Kind::Metadata.name());
+    let [metadata, user_data] = [Kind::Metadata, Kind::UserData].map(|kind| policy.needs(kind, &source));
+    // They can replace any file of the root, and so the user-data's work.
+    if user_data.is_exact() && !metadata.is_exact() && !is_pinned && !instance.files.is_empty() {
+        instance.files = Vec::new();
+        checked.problems.push(format!(
+            "the files in metadata of {source} are refused: they need metadata with a signature or a digest, as user-data has one"
+        ));
+    }
     if let Some(opened) = opened {
         open(instance, opened.head);
         (checked.serial, checked.signer) = (opened.serial, Some(opened.signer));
@@ -108,8 +120,12 @@ fn judge(
     if needs.digests.iter().any(|group| sum.as_ref().is_none_or(|sum| !group.contains(sum))) {
         return Err(Error::new("its SHA-256 is not the one of the trust policy"));
     }
+    if needs.bound {
+        compare_with_host(bytes, now)?;
+    }
     if document.kind == Kind::UserData {
-        return match bytes.and_then(Envelope::parse) {
+        let beside = |bytes| instance.signature.as_ref().map(|signature| Envelope::beside(bytes, signature));
+        return match bytes.and_then(|bytes| Envelope::parse(bytes).or_else(|| beside(bytes))) {
             Some(envelope) => {
                 *opened = Some(verify(policy, envelope?, bytes.unwrap_or_default().len(), instance, now)?);
                 Ok(())
@@ -131,6 +147,15 @@ fn judge(
             Err(Error::new("the user-data's statement does not have its SHA-256"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Compares user-data with what the host bound the launch to.
+fn compare_with_host(bytes: Option<&[u8]>, now: &Circumstances) -> Result<()> {
+    match &now.host_data {
+        Some(Ok(value)) if bytes.is_some_and(|bytes| is_bound(value, bytes)) => Ok(()),
+        Some(Err(e)) => Err(Error::new(format!("it cannot be compared with the host's data: {e}"))),
+        _ => Err(Error::new("its digest is not in the host's data (HOSTDATA or MRCONFIGID)")),
     }
 }
 
@@ -265,7 +290,7 @@ fn compare(policy: &Policy, statement: &Statement, instance: &Instance, now: &Ci
 fn open(instance: &mut Instance, head: usize) {
     let [_, _, user_data, ..] = documents(instance);
     let raw = user_data.bytes.map(|bytes| bytes.into_owned()).unwrap_or_default();
-    if let Some((head, payload)) = raw.split_at_checked(head) {
+    if let Some((head, payload)) = raw.split_at_checked(head).filter(|(head, _)| !head.is_empty()) {
         let (head, payload) = (head.to_vec(), payload.to_vec());
         instance.envelope = Some(head.into());
         instance.user_data = Some(payload.into());
@@ -275,7 +300,7 @@ fn open(instance: &mut Instance, head: usize) {
 /// Removes a document.
 fn remove(instance: &mut Instance, name: &str) {
     match name {
-        "user-data" => (instance.user_data, instance.envelope) = (None, None),
+        "user-data" => (instance.user_data, instance.envelope, instance.signature) = (None, None, None),
         "vendor-data" => instance.vendor_data = Value::Null,
         "vendor-data2" => instance.vendor_data2 = Value::Null,
         "network-config" => instance.network = None,
@@ -296,6 +321,7 @@ fn remove(instance: &mut Instance, name: &str) {
                 dsmode: whole.dsmode,
                 user_data: whole.user_data,
                 envelope: whole.envelope,
+                signature: whole.signature,
                 vendor_data: whole.vendor_data,
                 vendor_data2: whole.vendor_data2,
                 network: whole.network,

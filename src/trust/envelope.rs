@@ -68,10 +68,29 @@ impl<'a> Envelope<'a> {
     }
 }
 
+impl<'a> Envelope<'a> {
+    /// The envelope of bytes whose signatures came in a file beside them.
+    ///
+    /// # Errors
+    /// The file has something else than signatures in armor.
+    pub fn beside(signed: &'a [u8], signatures: &[u8]) -> Result<Envelope<'a>> {
+        let text = Some(signatures).filter(|bytes| bytes.len() <= MAX_HEAD).and_then(|b| std::str::from_utf8(b).ok());
+        let signatures = text.and_then(|text| armored(text.strip_suffix('\n').unwrap_or(text)));
+        let other =
+            || Error::new("the file of its signature has another form: expected signatures in armor, and nothing else");
+        Ok(Envelope { signatures: signatures.ok_or_else(other)?, signed })
+    }
+}
+
 fn parts(rest: &[u8]) -> Option<Envelope<'_>> {
     let end = rest.get(..rest.len().min(MAX_HEAD))?.windows(2).position(|pair| pair == b"\n\n")?;
     let (head, signed) = (std::str::from_utf8(rest.get(..end)?).ok()?, rest.get(end + 2..)?);
-    let (mut signatures, mut lines) = (Vec::new(), head.split('\n'));
+    Some(Envelope { signatures: armored(head)?, signed })
+}
+
+/// Signatures in armor, and nothing else: at least one.
+fn armored(text: &str) -> Option<Vec<(Form, Vec<u8>)>> {
+    let (mut signatures, mut lines) = (Vec::new(), text.split('\n'));
     while let Some(line) = lines.next() {
         let (form, _, last) = ARMOR.into_iter().find(|(_, first, _)| line == *first)?;
         let mut text = String::new();
@@ -83,8 +102,7 @@ fn parts(rest: &[u8]) -> Option<Envelope<'_>> {
         }
         signatures.push((form, base64::decode(text.as_bytes())?));
     }
-    let is_few = (1..=MAX_SIGNATURES).contains(&signatures.len());
-    is_few.then_some(Envelope { signatures, signed })
+    (1..=MAX_SIGNATURES).contains(&signatures.len()).then_some(signatures)
 }
 
 /// What a signed document says about itself.

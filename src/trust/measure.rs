@@ -3,20 +3,34 @@
 use super::tpm::{self, Bank};
 use super::{Document, Kind};
 use crate::base::base64;
+use crate::base::deadline::Deadline;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Context, Error, Result};
 use crate::base::hex;
 use crate::machine::beneath;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// How much of user-data the scheme systemd puts into its word.
 const SHOWN: usize = 256;
 /// Where the kernel shows the registers of TDX (Linux 6.16).
 const RTMRS: &str = "sys/devices/virtual/misc/tdx_guest/measurements";
+/// The length of TDX's MRCONFIGID.
+const MRCONFIGID: u64 = 48;
+/// A report of our own in configfs-tsm, and the longest.
+const REPORT: &str = "sys/kernel/config/tsm/report/prepivot";
+const MAX_REPORT: u64 = 64 << 10;
+/// Where HOSTDATA is in a report of SEV-SNP.
+const HOSTDATA: std::ops::Range<usize> = 0xc0..0xe0;
 /// TPMs: with the kernel's resource manager, or without it.
 const TPMS: [&str; 2] = ["dev/tpmrm0", "dev/tpm0"];
+/// The firmware's table of a TPM 2.0, how long its driver may take, and how often it is looked for.
+const TOLD: &str = "sys/firmware/acpi/tables/TPM2";
+const LOADING: Duration = Duration::from_secs(10);
+const BETWEEN: Duration = Duration::from_millis(50);
 
 /// What is hashed into a register for a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,6 +140,71 @@ pub fn predict(events: &[Event], algorithm: Algorithm) -> Vec<u8> {
     events.iter().fold(vec![0; zero], |old, event| digest(algorithm, &[old, event.digest(algorithm)].concat()))
 }
 
+/// The machine's TPM. If `waits` and the firmware tells of one whose driver is still loading, it is waited for.
+fn tpm_of(base: &Path, waits: bool) -> Option<&'static str> {
+    let find = || TPMS.into_iter().find(|tpm| beneath::exists(base, tpm));
+    let found = find();
+    if found.is_some() || !waits || !beneath::exists(base, TOLD) {
+        return found;
+    }
+    log::warn!("waiting up to {} s for the driver of the TPM, which the trust policy measures into", LOADING.as_secs());
+    let deadline = Deadline::after(LOADING);
+    while find().is_none() && !deadline.passed() {
+        sleep(BETWEEN);
+    }
+    find()
+}
+
+/// What the host of a confidential virtual machine has bound its launch to: TDX's MRCONFIGID (48 bytes), or SEV-SNP's HOSTDATA
+/// (32 bytes), as the kernel shows them (Linux 6.16; configfs-tsm, Linux 6.7).
+///
+/// # Errors
+/// The kernel shows neither.
+pub fn host_data(base: &Path) -> Result<Vec<u8>> {
+    let path = format!("{RTMRS}/mrconfigid");
+    if let Some(value) = beneath::start(base, &path, MRCONFIGID + 1) {
+        let is_whole = value.len() as u64 == MRCONFIGID;
+        return is_whole
+            .then_some(value)
+            .ok_or_else(|| Error::new(format!("/{path} does not have {MRCONFIGID} bytes")));
+    }
+    let folder = base.join(REPORT);
+    let made = DirBuilder::new().create(&folder);
+    if !folder.is_dir() {
+        return Err(Error::new("the kernel shows neither TDX's MRCONFIGID nor reports of SEV-SNP"));
+    }
+    let read = of_report(base);
+    if made.is_ok() {
+        let _ = std::fs::remove_dir(&folder);
+    }
+    read
+}
+
+/// HOSTDATA in a report of SEV-SNP (AMD, SEV Secure Nested Paging Firmware ABI, "ATTESTATION_REPORT"). What else is in the report,
+/// and its signature, is for a verifier elsewhere.
+fn of_report(base: &Path) -> Result<Vec<u8>> {
+    let read = |name: &str| {
+        let bytes = beneath::start(base, &format!("{REPORT}/{name}"), MAX_REPORT);
+        bytes.ok_or_else(|| Error::new(format!("failed to read /{REPORT}/{name}")))
+    };
+    if read("provider")?.trim_ascii() != b"sev_guest" {
+        return Err(Error::new("the kernel's reports are not SEV-SNP's"));
+    }
+    let asked = OpenOptions::new().write(true).open(base.join(REPORT).join("inblob"));
+    asked.and_then(|mut file| file.write_all(&[0; 64])).context(|| format!("failed to write /{REPORT}/inblob"))?;
+    let report = read("outblob")?;
+    let value = report.get(HOSTDATA).ok_or_else(|| Error::new("the report of SEV-SNP is too short"))?;
+    Ok(value.to_vec())
+}
+
+/// Whether the value that the host has bound the launch to is that of a document, as for CoCo's initdata: its SHA-256 with zero
+/// bytes up to the length of the value, or its SHA-384 where that has the length.
+pub fn is_bound(value: &[u8], document: &[u8]) -> bool {
+    let mut sum = digest(Algorithm::Sha256, document);
+    sum.resize(value.len().max(sum.len()), 0);
+    sum == value || digest(Algorithm::Sha384, document) == value
+}
+
 /// The registers that this machine has.
 pub struct Registers {
     tpm: Option<(File, Vec<Bank>)>,
@@ -144,7 +223,7 @@ impl Registers {
         };
         let rtmr = format!("{RTMRS}/rtmr{}:sha384", plan.rtmr);
         let rtmr = if beneath::exists(base, &rtmr) { Some(open(&rtmr, false)?) } else { None };
-        let tpm = match TPMS.iter().find(|tpm| beneath::exists(base, tpm)) {
+        let tpm = match tpm_of(base, rtmr.is_none()) {
             Some(path) => {
                 let mut tpm = open(path, true)?;
                 let banks = tpm::banks(&mut tpm, plan.pcr())?;
@@ -200,6 +279,57 @@ mod tests {
 
     fn value(scheme: Scheme, bytes: Option<&'static [u8]>, algorithm: Algorithm) -> String {
         hex::encode(&predict(scheme.event(&document(bytes)).as_slice(), algorithm))
+    }
+
+    #[test]
+    fn waits_for_the_driver_of_a_tpm() {
+        let dir = TempDir::new("tpm-late");
+        let begin = Instant::now();
+        assert_eq!(tpm_of(&dir.0, true), None);
+        dir.write(TOLD, "");
+        assert_eq!(tpm_of(&dir.0, false), None, "a register of TDX is there");
+        assert!(begin.elapsed() < Duration::from_secs(1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(Duration::from_millis(300));
+                dir.write(TPMS[0], "");
+            });
+            assert_eq!(tpm_of(&dir.0, true), Some(TPMS[0]));
+        });
+        assert!((Duration::from_millis(300)..LOADING).contains(&begin.elapsed()));
+    }
+
+    /// The kernel's interface, as files: no such machine is at hand.
+    #[test]
+    fn reads_what_the_host_bound_the_launch_to() {
+        let dir = TempDir::new("host-data");
+        assert!(host_data(&dir.0).unwrap_err().to_string().contains("neither"));
+        let sum = digest(Algorithm::Sha256, DOCUMENT);
+        let mut report = vec![7; 0x4a0];
+        report[HOSTDATA].copy_from_slice(&sum);
+        for (name, content) in [("provider", &b"sev_guest\n"[..]), ("inblob", b""), ("outblob", &report)] {
+            dir.write(&format!("{REPORT}/{name}"), content);
+        }
+        let value = host_data(&dir.0).unwrap();
+        assert!(is_bound(&value, DOCUMENT) && !is_bound(&value, b"#cloud-confih\n") && !is_bound(&value, b""));
+        assert_eq!(std::fs::read(dir.0.join(REPORT).join("inblob")).unwrap(), [0; 64]);
+        dir.write(&format!("{REPORT}/outblob"), &report[..0xdf]);
+        assert!(host_data(&dir.0).unwrap_err().to_string().contains("too short"));
+        dir.write(&format!("{REPORT}/provider"), "tdx_guest\n");
+        assert!(host_data(&dir.0).is_err());
+        // TDX: 48 bytes.
+        let path = format!("{RTMRS}/mrconfigid");
+        for (content, is_ours) in [
+            ([&sum[..], &[0; 16]].concat(), true),
+            (digest(Algorithm::Sha384, DOCUMENT), true),
+            ([&sum[..], &[0; 15], &[1]].concat(), false),
+            (vec![0; 48], false),
+        ] {
+            dir.write(&path, &content);
+            assert_eq!(is_bound(&host_data(&dir.0).unwrap(), DOCUMENT), is_ours);
+        }
+        dir.write(&path, &sum);
+        assert!(host_data(&dir.0).unwrap_err().to_string().contains("48 bytes"));
     }
 
     /// Values that were made by tpm2-tools and sha256sum.

@@ -82,6 +82,7 @@ const NOT_METADATA: &[&str] = &[
     "machine_uuid",
     "user_data",
     "envelope",
+    "signature",
     "vendor_data",
     "vendor_data2",
     "network",

@@ -57,8 +57,17 @@ pub struct Needs {
     pub is_used: bool,
     pub measured: bool,
     pub signed: bool,
+    /// Whether the host of a confidential virtual machine must have bound the launch to it.
+    pub bound: bool,
     /// Of each group, one digest must be the document's.
     pub digests: Vec<Vec<Vec<u8>>>,
+}
+
+impl Needs {
+    /// Whether it must be one certain document: a signed one, or one with a digest.
+    pub fn is_exact(&self) -> bool {
+        self.is_used && (self.signed || self.bound || !self.digests.is_empty())
+    }
 }
 
 #[derive(Debug)]
@@ -225,6 +234,7 @@ impl Policy {
             is_used: all.is_used && more.is_used,
             measured: all.measured || more.measured,
             signed: all.signed || more.signed,
+            bound: all.bound || more.bound,
             digests: [all.digests, more.digests].concat(),
         })
     }
@@ -291,6 +301,9 @@ fn told(kind: Kind, needs: &Needs) -> String {
         let how = if kind == Kind::UserData { "signed" } else { "its digest is in the signed user-data's statement" };
         all.push(how.to_owned());
     }
+    if needs.bound {
+        all.push("the host's data (HOSTDATA, MRCONFIGID) has its digest".to_owned());
+    }
     for group in &needs.digests {
         let one = |digest: &Vec<u8>| format!("sha256:{}", hex::encode(digest));
         all.push(format!("its digest is {}", group.iter().map(one).collect::<Vec<_>>().join(" or ")));
@@ -309,10 +322,11 @@ fn needs<'a>(kind: Kind, words: impl Iterator<Item = &'a str>) -> Result<Needs> 
             "refuse" => needs.is_used = false,
             "measure" if kind.is_document() => needs.measured = true,
             "signature" if kind.is_document() => needs.signed = true,
+            "host-data" if kind == Kind::UserData => needs.bound = true,
             _ => {
                 let digest = digest_of(word).filter(|_| kind.is_document());
                 let expected = if kind.is_document() {
-                    "use, refuse, measure, signature or sha256:DIGEST"
+                    "use, refuse, measure, signature, host-data or sha256:DIGEST"
                 } else {
                     "use or refuse"
                 };

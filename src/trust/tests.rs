@@ -199,6 +199,14 @@ fn refuses_attacks_on_signed_user_data() {
              --b\nContent-Type: text/cloud-config\n\n{second}\n--b--\n"
         )
     };
+    // As `openssl cms -sign` writes it without -outform, and what may be done to such a document.
+    let signed_mime = |parts: &[&str], type_of_signature: &str| {
+        let header = "MIME-Version: 1.0\nContent-Type: multipart/signed; boundary=\"b\"\n\n";
+        let parts: String = parts.iter().map(|part| format!("--b\n{part}\n")).collect();
+        format!("{header}{parts}--b\nContent-Type: {type_of_signature}\n\n{armor}\n--b--\n").into_bytes()
+    };
+    let (payload, other) = (format!("\n{DOCUMENT}"), format!("\n{evil}"));
+    let ssh = "application/x-ssh-signature";
     let zip = |text: &str| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
@@ -235,6 +243,21 @@ fn refuses_attacks_on_signed_user_data() {
         ("compressed", zip(&good), not_signed),
         ("compressed, and another document after it", [zip(&good), zip(evil)].concat(), not_signed),
         ("in base64", base64::encode(good.as_bytes()).into_bytes(), not_signed),
+        ("a signature as a MIME part", signed_mime(&[&payload], ssh), not_signed),
+        ("that of S/MIME", signed_mime(&[&payload], "application/pkcs7-signature"), not_signed),
+        ("two MIME parts and one signature", signed_mime(&[&payload, &other], ssh), not_signed),
+        ("the same MIME part twice", signed_mime(&[&payload, &payload], ssh), not_signed),
+        ("a MIME document in a signed one", signed_mime(&[&multipart(&good, evil)], ssh), not_signed),
+        ("a MIME part in base64", signed_mime(&["Content-Transfer-Encoding: base64\n\neA=="], ssh), not_signed),
+        (
+            "a document before the first boundary",
+            String::from_utf8(signed_mime(&[&payload], ssh))
+                .unwrap()
+                .replacen("\n\n", &format!("\n\n{evil}"), 1)
+                .into_bytes(),
+            not_signed,
+        ),
+        ("a document after the last boundary", [signed_mime(&[&payload], ssh), evil.into()].concat(), not_signed),
         ("an included URL instead", b"#include\nhttp://evil.example/\n".to_vec(), not_signed),
         ("a template instead", b"## template: jinja\n#cloud-config\n".to_vec(), not_signed),
         ("an envelope in an envelope", format!("{}{armor}\n{good}", envelope::FIRST).into_bytes(), other_bytes),
@@ -408,6 +431,113 @@ fn other_documents_are_pinned_by_the_signed_one() {
 }
 
 #[test]
+fn signature_may_lie_beside_the_user_data() {
+    let Some(lab) = Lab::with_key("trust-beside", "ed25519") else { return };
+    let text = format!("{}serial: 7\n\n{DOCUMENT}", envelope::STATEMENT);
+    let judge = |user_data: &str, signature: Option<&str>| {
+        let mut found = instance(user_data.as_bytes());
+        found.signature = signature.map(|text| text.as_bytes().to_vec().into());
+        let problems = lab.check(&mut found).problems;
+        assert_eq!(found.user_data.is_none(), !problems.is_empty());
+        found.user_data.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()).ok_or(problems.join("\n"))
+    };
+    let (plain, stated) = (DOCUMENT.as_bytes(), text.as_bytes());
+    let [good, with_statement] = [plain, stated].map(|bytes| lab.signature("key", check::NAMESPACE, bytes));
+    assert_eq!(judge(DOCUMENT, Some(&good)).as_deref(), Ok(DOCUMENT));
+    assert_eq!(judge(&text, Some(&with_statement)).as_deref(), Ok(DOCUMENT));
+    let other = lab.signature("other", check::NAMESPACE, plain);
+    assert_eq!(judge(DOCUMENT, Some(&format!("{other}{good}"))).as_deref(), Ok(DOCUMENT));
+    let file = lab.signature("key", "file", plain);
+    let evil = DOCUMENT.replace("signed", "evil");
+    let (bytes, form) = ("not that of these bytes", "another form");
+    for (attack, user_data, signature, reason) in [
+        ("no signature beside it", DOCUMENT, None, "is not signed"),
+        ("an empty one", DOCUMENT, Some(""), form),
+        ("another document", &evil, Some(&*good), bytes),
+        ("a statement that was not signed", &text, Some(&*good), bytes),
+        ("its statement removed", DOCUMENT, Some(&*with_statement), bytes),
+        ("another's key", DOCUMENT, Some(&*other), "not trusted"),
+        ("a signature for another use", DOCUMENT, Some(&*file), bytes),
+        ("text before the signature", DOCUMENT, Some(&*format!("note\n{good}")), form),
+        ("text after the signature", DOCUMENT, Some(&*format!("{good}note\n")), form),
+        ("line ends of Windows", DOCUMENT, Some(&*good.replace('\n', "\r\n")), form),
+        ("an envelope beside it", &evil, Some(&*format!("{}{good}\n{DOCUMENT}", envelope::FIRST)), form),
+        ("too many signatures", DOCUMENT, Some(&*good.repeat(9)), form),
+    ] {
+        let why = judge(user_data, signature).expect_err(attack);
+        assert!(why.contains(reason), "{attack}: {why}");
+    }
+    // An envelope has its own, whatever lies beside it.
+    let whole = String::from_utf8(lab.signed(DOCUMENT)).unwrap();
+    assert_eq!(judge(&whole, Some("x")).as_deref(), Ok(DOCUMENT));
+    // The cache keeps it, and what is measured stays the same.
+    for (user_data, signature) in [(DOCUMENT, &good), (&*text, &with_statement)] {
+        let mut first = instance(user_data.as_bytes());
+        first.signature = Some(signature.as_bytes().to_vec().into());
+        let digest = |instance: &Instance| documents(instance).map(|d| d.bytes.map(|bytes| sum(&bytes)))[2].clone();
+        let before = digest(&first);
+        assert_eq!(before, Some(sum(user_data.as_bytes())));
+        assert_eq!(lab.check(&mut first).problems, [""; 0]);
+        let mut cached = Vec::new();
+        cache::write(&first, &mut cached).unwrap();
+        let mut second = cache::read("t", &cached).unwrap();
+        assert_eq!(digest(&second), before);
+        assert_eq!(lab.check(&mut second).problems, [""; 0]);
+        assert_eq!(second, first);
+    }
+}
+
+#[test]
+fn drives_have_the_signature_beside_their_user_data() {
+    let names = [
+        ("meta-data", "user-data", "user-data.sig"),
+        ("openstack/latest/meta_data.json", "openstack/latest/user_data", "openstack/latest/user_data.sig"),
+    ];
+    for (metadata, user_data, signature) in names {
+        let (dir, root) = (TempDir::new("trust-drive"), TempDir::new("trust-drive-root"));
+        dir.write(metadata, r#"{"uuid": "i-1", "instance-id": "i-1"}"#);
+        dir.write(user_data, DOCUMENT);
+        let read = || {
+            let root = crate::root::Root::open(&root.0, crate::root::Use::Plan).unwrap();
+            let report = &mut crate::base::problem::Problems::new();
+            let machine = Machine::default();
+            crate::source::read_seed(&machine, &root, &Value::Null, &dir.0, report).unwrap().instance
+        };
+        assert_eq!(read().signature, None);
+        dir.write(signature, "signature");
+        assert_eq!(read().signature.as_deref(), Some(&b"signature"[..]), "{signature}");
+        std::fs::remove_file(dir.0.join(user_data)).unwrap();
+        assert_eq!(read().signature, None, "without user-data: {signature}");
+    }
+}
+
+#[test]
+fn files_in_metadata_need_what_user_data_needs() {
+    let Some(lab) = Lab::with_key("trust-files", "ed25519") else { return };
+    let with_files = |user_data: &[u8]| Instance {
+        files: vec![("/etc/shadow".into(), b"root::".to_vec().into())],
+        local_hostname: Some("h".into()),
+        ..instance(user_data)
+    };
+    // The default policy of the lab uses metadata as it is.
+    let mut attack = with_files(&lab.signed(DOCUMENT));
+    let problems = lab.check(&mut attack).problems;
+    assert!(problems.len() == 1 && problems[0].starts_with("the files in metadata of NoCloud"), "{problems:?}");
+    assert_eq!((attack.files.len(), attack.local_hostname.as_deref()), (0, Some("h")));
+    assert_eq!(attack.user_data.as_deref(), Some(DOCUMENT.as_bytes()));
+    // Those that the statement vouches for are written.
+    let all = with_files(b"");
+    let [metadata, ..] = documents(&all);
+    let raw = lab.stated(&format!("metadata: sha256:{}\n", sum(&metadata.bytes.unwrap())));
+    let mut good = with_files(&raw);
+    assert_eq!((lab.check(&mut good).problems.len(), good.files.len()), (0, 1));
+    // If any user-data will do, so will any file.
+    lab.policy("user-data = use\nmetadata = use\n");
+    let mut any = with_files(DOCUMENT.as_bytes());
+    assert_eq!((lab.check(&mut any).problems.len(), any.files.len()), (0, 1));
+}
+
+#[test]
 fn digest_on_kernel_command_line_is_enough() {
     let dir = TempDir::new("trust-line");
     let read = |line: &str| {
@@ -466,6 +596,7 @@ fn a_policy_that_is_not_understood_refuses_everything() {
         "userdata = use",
         "user-data = signature",
         "include = measure",
+        "metadata = host-data",
         "include@NoCloud = use",
         "on-failure = stop",
         "scheme = other",

@@ -113,6 +113,14 @@ fn dracut_asks_for_listed_drivers_by_name_unfiltered() {
     assert_eq!(lines, [format!("instmods hostonly= {}", drivers().join(" "))]);
 }
 
+#[test]
+fn a_trust_policy_brings_drivers_of_tpms() {
+    let tree = TempDir::new("dracut-trust");
+    fs::create_dir_all(tree.0.join("etc/prepivot")).unwrap();
+    fs::write(tree.0.join("etc/prepivot/trust.conf"), "user-data = measure\n").unwrap();
+    assert_eq!(dracut_of(&tree.0, "", "installkernel"), ["instmods hostonly= tpm_tis tpm_crb"]);
+}
+
 /// An install overwrites /usr/share, which a user's own list is not in.
 #[test]
 fn a_list_of_drivers_in_etc_takes_precedence() {

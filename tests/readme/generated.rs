@@ -217,7 +217,11 @@ fn reported_keys() -> String {
             let (stack, distro) = stack.split_once(' ').unwrap_or((stack, "debian"));
             let renderer = RENDERERS.iter().find(|renderer| renderer.name == stack).expect("a stack");
             let report = Problems::new();
-            renderer.files(&network, &Target { distro: Distro::named(distro), ip_tool: true, old_netplan: false }, &report);
+            renderer.files(
+                &network,
+                &Target { distro: Distro::named(distro), ip_tool: true, old_netplan: false },
+                &report,
+            );
             if report.texts(Severity::Warning).is_empty() { "yes" } else { "no" }
         });
         let row = std::iter::once(format!("`{name}`")).chain(cells.map(str::to_owned)).collect();

@@ -22,11 +22,15 @@ const NAMES: [&str; 2] = ["nocloud", "nocloud-net"];
 /// The instance-id of a seed that lacks one.
 pub const DEFAULT_ID: &str = "nocloud";
 
+/// The file with the signature of the user-data, for a trust policy.
+const SIGNATURE: &str = "user-data.sig";
+
 /// The data found so far.
 #[derive(Clone, Default)]
 pub struct Seed {
     metadata: Map,
     user_data: Option<Bytes>,
+    signature: Option<Bytes>,
     vendor_data: Option<Bytes>,
     network: Option<Value>,
     pub(super) problems: Problems,
@@ -208,6 +212,7 @@ impl Seed {
         self.network = network.map(Value::Map).or(self.network.take());
         if let Some(bytes) = files.shared("user-data") {
             self.user_data = Some(bytes.clone());
+            self.signature = files.shared(SIGNATURE).cloned();
         }
         if let Some(bytes) = files.shared("vendor-data") {
             self.vendor_data = Some(bytes.clone());
@@ -231,6 +236,7 @@ impl Seed {
         }
         let vendor = all.get("vendor-data").and_then(Value::bytes);
         self.user_data = user.bytes().map(|bytes| bytes.to_vec().into());
+        self.signature = None;
         self.vendor_data = vendor.map(|bytes| bytes.to_vec().into()).or(self.vendor_data.take());
         const NETWORK: &str = "datasource: NoCloud: network-config";
         let network = match all.get("network-config") {
@@ -278,6 +284,7 @@ impl Seed {
             public_keys: public_keys(self.metadata.get("public-keys").or_else(|| self.metadata.get("public_keys"))),
             launch_index: launch_index(&self.metadata),
             user_data: self.user_data.filter(|b| !b.is_empty()),
+            signature: self.signature,
             vendor_data: self.vendor_data.map_or(Value::Null, |b| Value::of_bytes(b.into_vec())),
             network: self.network.map(NetworkData::Cloud).or(eni),
             metadata: Value::Map(self.metadata),

@@ -75,10 +75,12 @@ fn read_version_2(files: &Files) -> Instance {
         }
     };
     from_metadata(files, &metadata, &mut instance, &problems);
-    instance.user_data = versions(files)
-        .find_map(|v| files.shared(&format!("openstack/{v}/user_data")))
-        .filter(|b| !b.is_empty())
-        .cloned();
+    let user_data = versions(files)
+        .find_map(|v| Some((v, files.shared(&format!("openstack/{v}/user_data"))?)))
+        .filter(|(_, bytes)| !bytes.is_empty());
+    instance.user_data = user_data.map(|(_, bytes)| bytes.clone());
+    // Of the same version, for a trust policy.
+    instance.signature = user_data.and_then(|(v, _)| files.shared(&format!("openstack/{v}/user_data.sig"))).cloned();
     instance.vendor_data = document(files, "vendor_data.json", &problems).unwrap_or_default();
     instance.vendor_data2 = document(files, "vendor_data2.json", &problems).unwrap_or_default();
     instance.network = match document(files, "network_data.json", &problems) {

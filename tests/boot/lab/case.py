@@ -28,6 +28,7 @@ case.toml:
         late     text on the console at which the drives are plugged in (without it they are there from the start)
         service  a metadata service and the NICs that lead to it (lab/service.py)
         slot     "b": the second of the two roots is booted
+        policy   the text of /etc/prepivot/trust.conf in the initramfs; the machine has a TPM then
         nics     how many NICs the machine has, where there is no service; 1 without it
         uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
         dmi      what the firmware says of another machine, by the kernel's names (lab/vm.py, SMBIOS)
@@ -55,10 +56,10 @@ DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cd
 KEYS = {"about", "framework", "extra", "machine", "root", "remove", "cmdline", "own", "format", "read_only", "full", "server",
         "units", "disk", "slots", "boot"}
 BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi",
-             "expect", "slot"}
+             "expect", "slot", "policy"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same", "served",
-           "served-again", "reached", "numbered", "cloned", "added"]
+           "served-again", "reached", "numbered", "cloned", "added", "measured"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
 # The disk of the second root, named as its label.
@@ -158,7 +159,8 @@ def boot_all(case, source, folder, lab):
             images.fill(root)
         kind = case.get("machine")
         machine = vm.Machine(
-            kernel=images.kernel(machines.trees(kind) if kind else lab.trees), initrd=lab.initramfs[kind or case["framework"]],
+            kernel=images.kernel(machines.trees(kind) if kind else lab.trees),
+            initrd=initrd(lab.initramfs[kind or case["framework"]], boot, folder), tpm=folder / "tpm" if "policy" in boot else None,
             board=kind or vm.PC, root=root, disks=others,
             cmdline=" ".join([disks.MADE.get(case.get("disk"), ""), layouts.cmdline(root),
                               server.CMDLINE.get(case.get("server"), ""), words(case, root),
@@ -181,6 +183,22 @@ def boot_all(case, source, folder, lab):
         seconds.append(outcome.seconds)
         wrong += [prefix + text for text in found]
     return wrong, seconds
+
+
+def initrd(image, boot, folder):
+    """The initramfs, with the boot's trust policy in a further archive at its end."""
+    if "policy" not in boot:
+        return image
+    tree, whole = folder / "policy", folder / "initrd.img"
+    (tree / "etc/prepivot").mkdir(parents=True, exist_ok=True)
+    (tree / "etc/prepivot/trust.conf").write_text(boot["policy"])
+    # Only the folders that are new, so that the modes of others stay.
+    names = "etc/prepivot\netc/prepivot/trust.conf\n"
+    archive = subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=tree, input=names.encode(),
+                             stdout=subprocess.PIPE, check=True).stdout
+    content = image.read_bytes()
+    whole.write_bytes(content + bytes(-len(content) % 4) + archive)
+    return whole
 
 
 def prepare_disks(case, source, folder, lab):
@@ -246,6 +264,8 @@ def why_not(name):
     if reason := frameworks.why_not(case["framework"]):
         return reason
     if "server" in case and (reason := server.why_not(case["server"])):
+        return reason
+    if any("policy" in boot for boot in case["boot"]) and (reason := images.missing({"swtpm": "swtpm"})):
         return reason
     return service.net.why_not() if any("service" in boot for boot in case["boot"]) else None
 

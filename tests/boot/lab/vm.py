@@ -1,5 +1,6 @@
 """One virtual machine: its QEMU command line, its logs, and its end."""
 
+import contextlib
 import socket
 import subprocess
 import time
@@ -61,6 +62,7 @@ class Machine:
     icount: bool = True   # the clock that counts instructions
     memory: int = 512
     board: str = PC       # of BOARDS
+    tpm: Path | None = None   # folder for the state of a TPM; None: the machine has none
     # For each NIC a socket that takes and gives a frame in each datagram, or None: QEMU's own network, which leads nowhere.
     nics: list = field(default_factory=lambda: [None])
 
@@ -96,6 +98,9 @@ def command(machine):
                  "-device", f"virtio-net-pci,netdev=net{number},mac={mac(number)},romfile="]
     if machine.icount:
         argv += ["-icount", "shift=0"]
+    if machine.tpm:
+        argv += ["-chardev", f"socket,id=tpm,path={machine.tpm / 'socket'}", "-tpmdev", "emulator,id=tpm,chardev=tpm",
+                 "-device", "tpm-tis,tpmdev=tpm"]
     tables = {}
     for name, value in machine.dmi.items():
         table, word = SMBIOS[name]
@@ -120,6 +125,27 @@ def command(machine):
     if machine.late:
         argv += ["-device", "virtio-scsi-pci,id=scsi", "-monitor", f"unix:{monitor(machine)},server=on,wait=off"]
     return [str(a) for a in argv]
+
+
+@contextlib.contextmanager
+def powered(tpm):
+    """A TPM as after switching on, for QEMU; `tpm` is the folder of its state, or None: no TPM."""
+    if not tpm:
+        yield
+        return
+    tpm.mkdir(parents=True, exist_ok=True)
+    (tpm / "socket").unlink(missing_ok=True)
+    process = subprocess.Popen(["swtpm", "socket", "--tpm2", "--tpmstate", f"dir={tpm}", "--ctrl",
+                                f"type=unixio,path={tpm / 'socket'}"], stdin=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            if (tpm / "socket").exists():
+                break
+            time.sleep(0.1)
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def devices(names):
@@ -170,8 +196,14 @@ def boot(machine, until=(), watch=None, after=0):
     console, checks = machine.logs / "console.log", machine.logs / "checks.log"
     for log in (console, checks):
         log.write_bytes(b"")
-    read = lambda log: log.read_bytes().decode(errors="replace").replace("\r", "")
+    with powered(machine.tpm):
+        return run(machine, until, watch, after)
 
+
+def run(machine, until, watch, after):
+    """The same, with its TPM there."""
+    console, checks = machine.logs / "console.log", machine.logs / "checks.log"
+    read = lambda log: log.read_bytes().decode(errors="replace").replace("\r", "")
     begin = time.monotonic()
     plugged = not machine.late
     ended = "time"

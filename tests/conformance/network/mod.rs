@@ -37,7 +37,7 @@ fn target(case: &Value, renderer: &str) -> (&'static render::Renderer, Target) {
     };
     let ip_tool = case.get("ip_tool_present").and_then(Value::as_bool) != Some(false);
     let renderer = render::by_name(name).unwrap_or_else(|| panic!("no renderer {name}"));
-    (renderer, Target { distro: Distro::named(distro), ip_tool })
+    (renderer, Target { distro: Distro::named(distro), ip_tool, old_netplan: false })
 }
 
 fn expected(case: &Value, renderer: &str) -> Meaning {

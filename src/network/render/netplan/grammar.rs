@@ -492,7 +492,10 @@ mod tests {
         let report = Problems::new();
         remove_newer(&mut map, &mut Unsupported::new(&report));
         let left = to_yaml(&Value::Map(map));
-        assert!(!left.contains("dummy-devices") && !left.contains("ra-overrides") && left.contains("dhcp4: true"), "{left}");
+        assert!(
+            !left.contains("dummy-devices") && !left.contains("ra-overrides") && left.contains("dhcp4: true"),
+            "{left}"
+        );
         let said = report.texts(Severity::Warning).join("\n");
         assert!(said.contains("dummy-devices.d;") && said.contains("ethernets.a.ra-overrides;"), "{said}");
     }
