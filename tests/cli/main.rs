@@ -3,6 +3,7 @@
 mod clean;
 mod completions;
 mod detect;
+mod plan;
 mod query;
 mod status;
 mod tools;
