@@ -1,19 +1,26 @@
 //! `plan`: shows what provisioning a tree would change.
 
 mod document;
+mod drawing;
 mod findings;
 mod formats;
+mod page;
+mod picture;
+mod secrets;
 
 use super::files;
 use super::program::{Program, print, report};
 use super::verb::Verb;
 use crate::base::error::{Context, Error, Result};
 use crate::base::random;
+use crate::document::json;
 use crate::stage::plan::{self, Like, plan_like};
 use argh::{ArgsInfo, FromArgs};
 use document::{Document, Use};
 use findings::Finding;
 use log::LevelFilter;
+use picture::View;
+use secrets::Secrets;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -57,7 +64,7 @@ fn lines(program: &Program, root: &Path, seed: &Path, json: bool) -> ExitCode {
     subcommand,
     name = "plan",
     help_triggers("-h", "--help"),
-    note = "With --root and --seed alone, the exit code is the number of errors. With --as, --format or user-data it is one of these, \
+    note = "With --root and --seed alone, the exit code is the number of errors. With --as, --format, --html or user-data it is one of these, \
             for CI:",
     error_code(0, "nothing is wrong, or something is deprecated"),
     error_code(1, "a document is wrong, something that it asks for cannot be done, or no plan can be made"),
@@ -86,9 +93,15 @@ pub struct Plan {
     /// one JSON object a line
     #[argh(switch)]
     json: bool,
-    /// what is wrong instead of the changes, as lines, or for CI
-    #[argh(option, arg_name = "text|github|sarif|junit", from_str_fn(format))]
+    /// instead of the changes: what is wrong, as lines or for CI; or the whole plan as one JSON document
+    #[argh(option, arg_name = "text|github|sarif|junit|json", from_str_fn(format))]
     format: Option<Format>,
+    /// also write the plan as a page to this file
+    #[argh(option, arg_name = "path")]
+    html: Option<String>,
+    /// with --html or --format json: do not mask passwords and other secrets
+    #[argh(switch)]
+    show_secrets: bool,
     /// user-data to plan with, instead of a seed; each file is one machine's
     #[argh(positional, arg_name = "path")]
     user_data: Vec<String>,
@@ -100,6 +113,7 @@ enum Format {
     Github,
     Sarif,
     Junit,
+    Json,
 }
 
 fn format(name: &str) -> std::result::Result<Format, String> {
@@ -108,13 +122,14 @@ fn format(name: &str) -> std::result::Result<Format, String> {
         "github" => Ok(Format::Github),
         "sarif" => Ok(Format::Sarif),
         "junit" => Ok(Format::Junit),
-        _ => Err("expected text, github, sarif or junit".into()),
+        "json" => Ok(Format::Json),
+        _ => Err("expected text, github, sarif, junit or json".into()),
     }
 }
 
 impl Verb for Plan {
     fn run(self, program: &Program) -> ExitCode {
-        let is_new = self.like.is_some() || self.format.is_some() || !self.user_data.is_empty();
+        let is_new = self.like.is_some() || self.format.is_some() || self.html.is_some() || !self.user_data.is_empty();
         match (&self.root, &self.seed) {
             (Some(root), Some(seed)) if !is_new => lines(program, root, seed, self.json),
             _ => match self.check() {
@@ -143,9 +158,16 @@ impl Plan {
             (.., false, false) => Err("expected --seed or user-data"),
             (.., true, true) => Err("expected only one of --seed and user-data"),
             (.., true, false) if with_files => Err("--network-config and --meta-data go with user-data"),
+            _ if self.has_picture() && self.user_data.len() > 1 => Err("--html and --format json take one user-data"),
+            _ if self.show_secrets && !self.has_picture() => Err("--show-secrets goes with --html or --format json"),
             _ if self.json && self.format.is_some() => Err("expected only one of --json and --format"),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the whole plan is shown as one document or page.
+    fn has_picture(&self) -> bool {
+        self.html.is_some() || self.format == Some(Format::Json)
     }
 
     /// Makes the plans, and prints them or what is wrong.
@@ -168,7 +190,7 @@ impl Plan {
         }
         let All { documents, found } = &all;
         match self.format {
-            None => eprint(&found.iter().map(Finding::line).collect::<String>()),
+            None | Some(Format::Json) => eprint(&found.iter().map(Finding::line).collect::<String>()),
             Some(Format::Text) => print(&found.iter().map(Finding::line).collect::<String>()),
             Some(Format::Github) => print(&formats::github(found)),
             Some(Format::Sarif) => print(&formats::sarif(found)),
@@ -186,19 +208,39 @@ impl Plan {
             (None, None) => return Err(Error::new("there is no user-data")),
         };
         let root = self.root.clone().unwrap_or_else(|| scratch.0.join(ROOT));
-        let how = Like { distribution: self.like.as_deref(), traced: false };
+        let how = Like { distribution: self.like.as_deref(), traced: self.has_picture() };
         let plan = plan_like(&root, &seed, &how)?;
         if documents.is_empty() {
             // A drive: its user-data has no path of its own.
             let bytes = plan.instance.user_data.as_ref().map(|bytes| bytes.to_vec()).unwrap_or_default();
             documents.push(Document::new(Use::UserData, &seed.display().to_string(), &bytes));
         }
+        let found = findings::find(&documents, &plan.report);
+        if self.has_picture() {
+            self.picture(&plan, &documents, &found)?;
+        }
         if self.format.is_none() {
             print(&if self.json { plan.to_json_lines() } else { plan.to_text() });
         }
-        all.found.extend(findings::find(&documents, &plan.report));
+        all.found.extend(found);
         all.documents.extend(documents.into_iter().map(|document| document.path));
         Ok(())
+    }
+
+    /// Prints the plan as one document, or writes it as a page.
+    fn picture(&self, plan: &plan::Plan, documents: &[Document], found: &[Finding]) -> Result<()> {
+        let secrets = Secrets::of(documents, self.show_secrets);
+        let root = self.root.as_ref().map(|root| root.display().to_string());
+        let target = self.like.clone().or(root).unwrap_or_default();
+        let view = View { plan, documents, found, secrets: &secrets, target: &target };
+        let value = view.to_value();
+        if self.format == Some(Format::Json) {
+            print(&(json::to_string_indented(&value, "  ") + "\n"));
+        }
+        match &self.html {
+            Some(path) => std::fs::write(path, page::html(&value)).context(|| format!("failed to write {path}")),
+            None => Ok(()),
+        }
     }
 
     /// Makes a seed of one file of user-data and what goes with it. Returns the documents.
