@@ -23,11 +23,13 @@ mod annotate;
 mod check;
 mod fix;
 mod grammar;
+mod json_schema;
 mod text;
 mod texts;
 
 use crate::document::{Map, Value};
 pub use annotate::annotated;
+pub use json_schema::{Kind, json_schema};
 
 use check::Walk;
 use grammar::Grammar;

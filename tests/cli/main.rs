@@ -3,6 +3,7 @@
 mod clean;
 mod completions;
 mod detect;
+mod json_schema;
 mod plan;
 mod query;
 mod status;
