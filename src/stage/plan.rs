@@ -107,13 +107,15 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     let mut root = Root::open(path, Use::Plan)?;
     let recovered = super::recover(&mut root);
     let outside = OfTree::new(path);
-    let put = how.distribution.map_or(Ok(()), |name| distributions::put(&mut root, name));
-    put?;
-    let like = root.changes();
+    let mut like = Vec::new();
+    if let Some(name) = how.distribution.filter(|_| cfg!(feature = "tools")) {
+        distributions::put(&mut root, name)?;
+        like = root.changes();
+    }
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
     let trace = Rc::new(RefCell::new(Trace::default()));
-    if how.traced {
+    if how.traced && cfg!(feature = "tools") {
         let trace = Rc::clone(&trace);
         trace.borrow_mut().observe(&root, "");
         boot.observer = Some(Box::new(move |root, module| trace.borrow_mut().observe(root, module)));

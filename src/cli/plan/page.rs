@@ -109,15 +109,23 @@ impl Page<'_> {
                 line => self.place(text(problem, "document"), line),
             };
             let shown = sentence(problem);
-            let _ = write!(self.out, "<li>{place}: {shown}</li>\n");
+            let _ = writeln!(self.out, "<li>{place}: {shown}</li>");
         }
         self.out += "</ul>";
     }
 
-    /// A link to a line of a document.
+    /// A link to a line of a document, which has this text; only the text if the page does not show the line.
+    fn link(&self, document: &str, line: i64, text: &str) -> String {
+        let found = list(self.plan, "documents").iter().enumerate().find(|(_, d)| self::text(d, "path") == document);
+        match found.filter(|(_, d)| usize::try_from(line).is_ok_and(|line| line <= list(d, "lines").len())) {
+            Some((at, _)) => format!("<a href=\"#d{at}l{line}\">{}</a>", markup(text)),
+            None => markup(text),
+        }
+    }
+
+    /// A link to a line of a document, called by its path and number.
     fn place(&self, document: &str, line: i64) -> String {
-        let at = list(self.plan, "documents").iter().position(|d| text(d, "path") == document).unwrap_or_default();
-        format!("<a href=\"#d{at}l{line}\">{}:{line}</a>", markup(document))
+        self.link(document, line, &format!("{document}:{line}"))
     }
 
     /// Where a result came from: the lines and their keys.
@@ -152,9 +160,7 @@ impl Page<'_> {
                     counts.map(|(n, what)| format!("{n} {what}{}", if n == 1 { "" } else { "s" })).collect();
                 let keys: Vec<String> = list(module, "from")
                     .iter()
-                    .map(|o| {
-                        format!("<a href=\"#d{}l{}\">{}</a>", self.number_of(o), int(o, "line"), markup(text(o, "key")))
-                    })
+                    .map(|o| self.link(text(o, "document"), int(o, "line"), text(o, "key")))
                     .collect();
                 let why = if keys.is_empty() { String::new() } else { format!(" because of {}", keys.join(", ")) };
                 let what = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
@@ -226,9 +232,9 @@ impl Page<'_> {
                 let here = problems.iter().filter(|p| text(p, "document") == path && int(p, "line") == line);
                 let mut beside: Vec<String> = here.map(sentence).collect();
                 beside.extend(results.get(&(at, line)).cloned().unwrap_or_default());
-                let _ = write!(
+                let _ = writeln!(
                     self.out,
-                    "<tr id=\"d{at}l{line}\"><td>{line}</td><td>{}</td><td>{}</td></tr>\n",
+                    "<tr id=\"d{at}l{line}\"><td>{line}</td><td>{}</td><td>{}</td></tr>",
                     markup(shown.as_str().unwrap_or_default()),
                     beside.join("<br>")
                 );
@@ -272,16 +278,16 @@ impl Page<'_> {
                 self.out += "<pre>";
                 for line in text(change, "diff").lines() {
                     let class = if line.starts_with('+') { "add" } else { "del" };
-                    let _ = write!(self.out, "<span class=\"{class}\">{}</span>\n", markup(line));
+                    let _ = writeln!(self.out, "<span class=\"{class}\">{}</span>", markup(line));
                 }
                 self.out += "</pre>";
             }
             self.out += "</details>\n";
         }
         let state = int(self.plan, "state_changes");
-        let _ = write!(
+        let _ = writeln!(
             self.out,
-            "<p class=\"dim\">And {state} changes of prepivot's own state in /var/lib/cloud and /run/cloud-init.</p>\n"
+            "<p class=\"dim\">And {state} changes of prepivot's own state in /var/lib/cloud and /run/cloud-init.</p>"
         );
     }
 
@@ -306,7 +312,7 @@ impl Page<'_> {
                 break;
             }
             let cells: String = row(self, value).iter().map(|cell| format!("<td>{cell}</td>")).collect();
-            let _ = write!(self.out, "<tr id=\"{letter}{at}\">{cells}</tr>\n");
+            let _ = writeln!(self.out, "<tr id=\"{letter}{at}\">{cells}</tr>");
         }
         self.out += "</tbody></table></div>\n";
     }
@@ -360,9 +366,9 @@ impl Page<'_> {
             if !self.has_room() {
                 break;
             }
-            let _ = write!(
+            let _ = writeln!(
                 self.out,
-                "<tr id=\"i{at}\"><td>{}</td><td>{} {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                "<tr id=\"i{at}\"><td>{}</td><td>{} {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 markup(text(interface, "name")),
                 markup(text(interface, "type")),
                 markup(text(interface, "detail")),

@@ -139,7 +139,7 @@ impl View<'_> {
         self.user_data().flat_map(of_document).collect()
     }
 
-    fn from_change(&self, change: &Change, module: &str) -> Value {
+    fn origins_of_change(&self, change: &Change, module: &str) -> Value {
         if matches!(change, Change::Write { .. }) && module == "write_files" {
             let found =
                 self.entries("write_files", &|entry| entry.get("path").and_then(Value::as_str) == Some(change.path()));
@@ -161,7 +161,7 @@ impl View<'_> {
                 entries.remove("content_base64");
                 entries.insert("when", stage.unwrap_or(Stage::Local).name());
                 entries.insert("module", module);
-                entries.insert("from", self.from_change(change, module));
+                entries.insert("from", self.origins_of_change(change, module));
                 if let Change::Write { content, attr, path, .. } = change {
                     entries.insert("size", number(usize::try_from(content.len()).unwrap_or(usize::MAX)));
                     entries.insert("new", self.plan.on_disk(path).is_none());
@@ -261,7 +261,7 @@ impl View<'_> {
                 ("shell", text(field(6))),
                 ("groups", texts(groups)),
                 ("password", password.into()),
-                ("keys", Value::List(keys.take(MAX_LISTED).map(|key| text(key)).collect())),
+                ("keys", Value::List(keys.take(MAX_LISTED).map(text).collect())),
                 ("from", Value::List(self.entries("users", &is_entry))),
             ])
         });
@@ -325,7 +325,7 @@ impl View<'_> {
         let interfaces = network.interfaces.iter().take(MAX_LISTED).map(|found| {
             let mut value = interface(&network, found);
             if let Value::Map(entries) = &mut value {
-                entries.insert("from", self.from_interface(found));
+                entries.insert("from", self.origins_of_interface(found));
             }
             value
         });
@@ -340,7 +340,7 @@ impl View<'_> {
 
 impl View<'_> {
     /// The places of an interface in the network configurations: its key of version 2, or its entry of version 1.
-    fn from_interface(&self, interface: &Interface) -> Value {
+    fn origins_of_interface(&self, interface: &Interface) -> Value {
         let mut found = Vec::new();
         for document in self.documents.iter().filter(|document| document.usage == Use::NetworkConfig) {
             let Some(config) = &document.config else { continue };

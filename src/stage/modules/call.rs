@@ -91,7 +91,7 @@ impl Run<'_, '_> {
 
     /// Has a plan look at the root.
     fn observe(&mut self, module: &'static str) {
-        if let Some(observer) = &mut self.boot.observer {
+        if let Some(observer) = self.boot.observer.as_mut().filter(|_| cfg!(feature = "tools")) {
             observer(self.root, module);
         }
     }
