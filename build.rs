@@ -1,5 +1,5 @@
-//! Packs the texts that the program carries: the schemas of documents, and each module's documentation. They are about a third
-//! of their size then.
+//! Packs the texts that the program carries: the schemas of documents, each module's documentation, and the distributions that a
+//! plan can be made for. They are about a third of their size then.
 //!
 //! A module's text is a doc comment in its file below src/module that begins with a heading, its name. What follows is the
 //! documentation, and a block marked `schema` with the module's keys. One comment may have several names.
@@ -12,6 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/module");
     println!("cargo::rerun-if-changed=src/schema");
+    println!("cargo::rerun-if-changed=src/stage/distributions");
     let (mut schemas, mut all_docs) = (String::new(), String::new());
     for name in ["common", "network"] {
         schemas += &record(name, &fs::read_to_string(format!("src/schema/{name}.txt"))?);
@@ -29,13 +30,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     // Apart, because a boot needs the schemas alone.
-    for (name, text) in [("schemas.gz", schemas), ("docs.gz", all_docs)] {
+    for (name, text) in [("schemas.gz", schemas), ("docs.gz", all_docs), ("distributions.gz", distributions()?)] {
         let path = PathBuf::from(env::var("OUT_DIR")?).join(name);
         let mut packed = GzEncoder::new(fs::File::create(path)?, Compression::best());
         packed.write_all(text.as_bytes())?;
         packed.finish()?;
     }
     Ok(())
+}
+
+/// The distributions that a plan can be made for, each with its name.
+fn distributions() -> std::io::Result<String> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir("src/stage/distributions")?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|e| e == "txt" || e == "list"));
+    files.sort();
+    let named = |file: &PathBuf| {
+        Ok(record(&file.file_stem().unwrap_or_default().to_string_lossy(), &fs::read_to_string(file)?))
+    };
+    files.iter().map(named).collect()
 }
 
 /// A record, as src/schema/texts.rs reads it: names and a text with a unit separator between them, then a record separator (ASCII).

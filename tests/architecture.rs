@@ -24,6 +24,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("cli/analyze", "the file that --outfile names"),
     ("cli/collect_logs", "the archive that --tarfile names"),
     ("cli/devel/net_convert", "the folder that --directory names"),
+    ("cli/plan", "the file that --html names, and a folder of its own: an empty root, and a seed"),
     ("drive/mount", "its own mount point"),
     ("drive/wait", "the kernel's polling of removable drives, below /sys"),
     ("link/setup", "settings of links, below /proc/sys"),

@@ -47,7 +47,8 @@ use verb::{Entry, Pick, Table};
 /// The verbs, in the order of the help. A verb of a part only fails in a build without that Cargo feature.
 static VERBS: &[Entry] = &[
     Entry::of::<apply::Apply>(),
-    Entry::of::<plan::Plan>(),
+    // A build without tools has the plan of a root and a seed alone.
+    if cfg!(feature = "tools") { Entry::of::<plan::Plan>() } else { Entry::of::<plan::Small>() },
     Entry::of::<detect::Detect>(),
     Entry::of::<init::Init>(),
     Entry::of::<modules::Modules>(),

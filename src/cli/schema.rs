@@ -6,7 +6,7 @@ use super::verb::Verb;
 use crate::base::error::{Error, Result};
 use crate::base::gzip;
 use crate::base::problem::{Problem, Problems, Severity};
-use crate::document::{Map, Value, wrong, yaml};
+use crate::document::{Map, Value, json, wrong, yaml};
 use crate::instance::state::CLOUD_DIR;
 use crate::machine::Machine;
 use crate::module::{self, MODULES};
@@ -55,6 +55,9 @@ pub struct Schema {
     /// print the documentation of a module, or of all
     #[argh(option, short = 'd', arg_name = "module|all")]
     docs: Option<String>,
+    /// print the JSON Schema of a kind of document, for editors
+    #[argh(option, arg_name = "cloud-config|network-config-v1|network-config-v2", from_str_fn(kind))]
+    json_schema: Option<schema::Kind>,
     /// with --docs: more modules
     #[argh(positional, arg_name = "module")]
     modules: Vec<String>,
@@ -71,6 +74,15 @@ fn schema_type(name: &str) -> std::result::Result<Type, String> {
         "cloud-config" => Ok(Type::CloudConfig),
         "network-config" => Ok(Type::NetworkConfig),
         _ => Err("expected cloud-config or network-config".into()),
+    }
+}
+
+fn kind(name: &str) -> std::result::Result<schema::Kind, String> {
+    match name {
+        "cloud-config" => Ok(schema::Kind::CloudConfig),
+        "network-config-v1" => Ok(schema::Kind::Network1),
+        "network-config-v2" => Ok(schema::Kind::Network2),
+        _ => Err("expected cloud-config, network-config-v1 or network-config-v2".into()),
     }
 }
 
@@ -105,6 +117,16 @@ struct Document {
 impl Verb for Schema {
     fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
+        match self.json_schema {
+            Some(_) if cfg!(not(feature = "tools")) => {
+                return program.fail("this build of prepivot leaves --json-schema out");
+            }
+            Some(kind) => {
+                print(&(json::to_string_indented(&schema::json_schema(kind), "  ") + "\n"));
+                return ExitCode::SUCCESS;
+            }
+            None => {}
+        }
         let documents = match (&self.config_file, self.system, &self.docs) {
             (None, false, Some(first)) => {
                 let names = std::iter::once(first).chain(&self.modules);

@@ -103,6 +103,11 @@ impl Grammar {
         Grammar { parts, top }
     }
 
+    /// All parts with their names, each of which begins with `$`.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, &[Alternative])> {
+        self.parts.iter().map(|(name, node)| (*name, node.as_slice()))
+    }
+
     /// A named part; the name includes the `$`.
     pub fn part(&self, name: &str) -> &[Alternative] {
         self.parts.iter().find(|(n, _)| *n == name).map_or(&[], |(_, node)| node)

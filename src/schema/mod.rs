@@ -21,13 +21,16 @@
 
 mod annotate;
 mod check;
+mod fix;
 mod grammar;
+mod json_schema;
 mod text;
 mod texts;
 
 use crate::base::problem::Problem;
 use crate::document::{Map, Value};
 pub use annotate::annotated;
+pub use json_schema::{Kind, json_schema};
 
 use check::Walk;
 use grammar::Grammar;
@@ -52,6 +55,11 @@ pub fn cloud_config(config: &Map) -> Findings {
 /// Checks a network configuration of version 1 or 2, with or without `network:` around it. As in cloud-init,
 /// the default is version 2.
 pub fn network_config(config: &Map) -> Findings {
+    Walk::top(&network_grammar(config), config)
+}
+
+/// The schema of a network configuration, by its version.
+fn network_grammar(config: &Map) -> Grammar {
     let inner = config.get("network");
     let version = inner.map_or_else(|| config.get("version"), |inner| inner.get("version"));
     let table = match (version, inner) {
@@ -62,7 +70,17 @@ pub fn network_config(config: &Map) -> Findings {
     };
     let mut grammar = Grammar::new(texts::network());
     grammar.top = Grammar::new(table).top;
-    Walk::top(&grammar, config)
+    grammar
+}
+
+/// A sentence that says what to do about a problem of a cloud-config. Empty if nothing is known.
+pub fn cloud_config_fix(problem: &Problem) -> String {
+    fix::fix(&Grammar::new(texts::cloud_config()), problem)
+}
+
+/// The same for a problem of the network configuration `config`.
+pub fn network_config_fix(config: &Map, problem: &Problem) -> String {
+    fix::fix(&network_grammar(config), problem)
 }
 
 /// A module's documentation in Markdown, with an example if it has keys. None if there is no such module.

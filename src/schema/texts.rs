@@ -42,6 +42,11 @@ pub fn module(name: &str) -> Option<&'static str> {
     SCHEMAS.named(name).filter(|_| !matches!(name, "common" | "network"))
 }
 
+/// The schemas of all modules, each with its names.
+pub fn modules() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCHEMAS.all().filter(|(names, _)| !matches!(*names, "common" | "network"))
+}
+
 /// The documentation of a module, by one of its names.
 pub fn docs(name: &str) -> Option<&'static str> {
     DOCS.named(name).map(str::trim_end)

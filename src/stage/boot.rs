@@ -33,9 +33,14 @@ pub struct Boot<'a> {
     pub action: Option<&'static str>,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,
+    /// For a plan: called before each module with an empty name, and after it with its own.
+    pub observer: Option<Observer>,
     /// How many entries of the report are in the log already.
     logged: usize,
 }
+
+/// Looks at the root before and after each module.
+pub type Observer = Box<dyn FnMut(&Root, &'static str)>;
 
 impl<'a> Boot<'a> {
     /// A run that begins now, on the image in `root`, with the options of the command line.
@@ -55,6 +60,7 @@ impl<'a> Boot<'a> {
             retried: false,
             action: options.action,
             start,
+            observer: None,
             logged: 0,
         };
         boot.log();

@@ -6,7 +6,8 @@ pub mod config;
 mod credentials;
 #[cfg(test)]
 mod deprecations;
-mod diff;
+pub mod diff;
+pub mod distributions;
 mod feedback;
 pub mod first_process;
 pub mod handover;

@@ -1,19 +1,24 @@
 //! `prepivot plan`: does the work of `apply` without changing anything, and prints the changes.
 
-use super::Options;
 use super::boot::Boot;
 use super::local;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
 use super::provision;
+use super::{Options, distributions};
 use crate::base::error::Result;
 use crate::base::mask;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
-use crate::instance::state;
+use crate::instance::{Instance, state};
 use crate::machine::Machine;
+use crate::network::Renderer;
 use crate::root::{Change, Command, Root, Stage, Use};
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 use std::path::Path;
+use std::rc::Rc;
 
 /// The changes that would be made, and the errors found while planning them.
 pub struct Plan {
@@ -22,6 +27,67 @@ pub struct Plan {
     /// the real root.
     pub changes: Vec<(Option<Stage>, Change)>,
     pub errors: Vec<String>,
+    pub report: Problems,
+    pub instance: Instance,
+    /// The merged configuration.
+    pub config: Value,
+    /// The network stack that is written for.
+    pub renderer: Option<&'static Renderer>,
+    /// What each module did, if that was asked for ([`Like::traced`]).
+    pub trace: Trace,
+    /// The files of the distribution that the root is like.
+    like: Vec<Change>,
+}
+
+/// How a plan is made.
+#[derive(Default)]
+pub struct Like<'a> {
+    /// The root is an empty folder, and to be taken for this distribution ([`super::distributions`]).
+    pub distribution: Option<&'a str>,
+    /// Whether to find out what each module did.
+    pub traced: bool,
+}
+
+/// What each module did.
+#[derive(Default)]
+pub struct Trace {
+    /// The modules that ran, in order.
+    pub modules: Vec<(Stage, &'static str)>,
+    /// The last module that changed a path in this way.
+    changes: HashMap<(String, Discriminant<Change>), &'static str>,
+    /// The module of each command, in order; empty: none.
+    commands: Vec<&'static str>,
+    /// The root's changes as they were last seen.
+    seen: HashMap<(String, Discriminant<Change>), Change>,
+}
+
+impl Trace {
+    /// Looks at the root after `module`; its name is empty before one.
+    fn observe(&mut self, root: &Root, module: &'static str) {
+        let mut now = HashMap::new();
+        for change in root.changes() {
+            let key = (change.path().to_owned(), discriminant(&change));
+            if self.seen.get(&key) != Some(&change) {
+                self.changes.insert(key.clone(), module);
+            }
+            now.insert(key, change);
+        }
+        self.seen = now;
+        self.commands.resize(root.commands().len(), module);
+        if !module.is_empty() {
+            self.modules.push((root.current_stage(), module));
+        }
+    }
+
+    /// The module that made a change; empty if none did.
+    pub fn of_change(&self, change: &Change) -> &'static str {
+        self.changes.get(&(change.path().to_owned(), discriminant(change))).copied().unwrap_or_default()
+    }
+
+    /// The module that ran the command with this number; empty if none did.
+    pub fn of_command(&self, number: usize) -> &'static str {
+        self.commands.get(number).copied().unwrap_or_default()
+    }
 }
 
 /// Plans the provisioning of the tree at `path` with a seed, all stages of it.
@@ -29,17 +95,38 @@ pub struct Plan {
 /// # Errors
 /// The tree or the seed cannot be read.
 pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
+    plan_like(path, seed, &Like::default())
+}
+
+/// The same, for a root that may be like a distribution.
+///
+/// # Errors
+/// As [`plan`]; there is no such distribution.
+pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     let machine = Machine::read(path);
     let mut root = Root::open(path, Use::Plan)?;
     let recovered = super::recover(&mut root);
     let outside = OfTree::new(path);
+    let mut like = Vec::new();
+    if let Some(name) = how.distribution.filter(|_| cfg!(feature = "tools")) {
+        distributions::put(&mut root, name)?;
+        like = root.changes();
+    }
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
+    let trace = Rc::new(RefCell::new(Trace::default()));
+    if how.traced && cfg!(feature = "tools") {
+        let trace = Rc::clone(&trace);
+        trace.borrow_mut().observe(&root, "");
+        boot.observer = Some(Box::new(move |root, module| trace.borrow_mut().observe(root, module)));
+    }
     let instance = local::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
-    let mut changes: Vec<(Option<Stage>, Change)> = last.iter().map(|c| (None, c.clone())).collect();
+    let given: HashSet<&Change> = like.iter().collect();
+    let mut changes: Vec<(Option<Stage>, Change)> =
+        last.iter().filter(|c| !given.contains(c)).map(|c| (None, c.clone())).collect();
     root.enter(Stage::Network);
-    provision::later_files(&mut root, &instance, &mut boot.report);
+    provision::later_files(&mut root, &instance, &boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
     for stage in Stage::WITH_MODULES {
         root.enter(stage);
@@ -53,7 +140,13 @@ pub fn plan(path: &Path, seed: &Path) -> Result<Plan> {
         changes.extend(now.iter().filter(|c| !known.contains(c)).map(|c| (Some(stage), c.clone())));
         last = now;
     }
-    Ok(Plan { root, changes, errors: boot.errors() })
+    let renderer = super::network::renderer(&root, &boot.image, &Problems::new());
+    let (errors, config) = (boot.errors(), boot.config().clone());
+    let report = std::mem::take(&boot.report);
+    drop(boot);
+    let mut trace = trace.take();
+    trace.seen.clear();
+    Ok(Plan { root, changes, errors, report, instance, config, renderer, trace, like })
 }
 
 impl Plan {
@@ -101,14 +194,22 @@ impl Plan {
         if out.is_empty() { "nothing changes\n".into() } else { out }
     }
 
-    fn on_disk(&self, path: &str) -> Option<String> {
+    /// The text of a file before the plan.
+    pub fn on_disk(&self, path: &str) -> Option<String> {
+        let given = self.like.iter().find_map(|change| match change {
+            Change::Write { path: found, content, .. } if found == path => Some(content.to_vec()),
+            _ => None,
+        });
+        if let Some(bytes) = given {
+            return String::from_utf8(bytes).ok();
+        }
         let disk = Root::open(self.root.path(), Use::Plan).ok()?;
         String::from_utf8(disk.read(path).ok()??).ok()
     }
 }
 
 /// Whether a path is prepivot's own state.
-fn is_state(path: &str) -> bool {
+pub fn is_state(path: &str) -> bool {
     let below = |folder| path.strip_prefix(folder).is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'));
     below(state::CLOUD_DIR) || below(state::RUN_DIR)
 }
@@ -147,7 +248,7 @@ fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
 }
 
 /// A command as a plan prints it: secrets and the credentials of URLs are masked.
-fn command(command: &Command) -> Value {
+pub fn command(command: &Command) -> Value {
     let masked = |text: &str| mask::secrets(text, &command.secrets).into_owned();
     let mut map = Map::new();
     if let (true, [method, url]) = (command.is_request, command.argv.as_slice()) {

@@ -3,7 +3,9 @@
 mod clean;
 mod completions;
 mod detect;
+mod json_schema;
 mod pictures;
+mod plan;
 mod query;
 mod status;
 mod tools;

@@ -30,8 +30,8 @@ pub struct Composer<'a> {
 /// Finds the lines of some paths while the document is parsed.
 struct Places {
     path: Path,
-    /// The paths, with the lines found, from 1.
-    lines: HashMap<String, usize>,
+    /// The paths, with the lines and columns found, from 1.
+    found: HashMap<String, (usize, usize)>,
 }
 
 /// The position of a node, which determines what is allowed.
@@ -62,22 +62,23 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// The lines, from 1, on which `paths` begin: at the key, or as a list item. Content of aliases has no line.
-    pub fn lines(mut self, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
-        self.places = Some(Places { path: Path::default(), lines: paths.map(|path| (path, 0)).collect() });
+    /// The lines and columns, from 1, at which `paths` begin: at the key, or as a list item. Content of aliases has none.
+    pub fn places(mut self, paths: &mut dyn Iterator<Item = String>) -> HashMap<String, (usize, usize)> {
+        self.places = Some(Places { path: Path::default(), found: paths.map(|path| (path, (0, 0))).collect() });
         let _ = self.read();
-        let mut lines = self.places.map_or_else(HashMap::new, |p| p.lines);
-        lines.retain(|_, line| *line > 0);
-        lines
+        let mut found = self.places.map_or_else(HashMap::new, |p| p.found);
+        found.retain(|_, (line, _)| *line > 0);
+        found
     }
 
     /// Descends to the next node, or to the node at `mark`.
     fn enter(&mut self, step: &dyn std::fmt::Display, mark: Option<Mark>) -> Step<()> {
         let Some(places) = &mut self.places else { return Ok(()) };
         places.path.enter(step);
-        if let Some(line) = places.lines.get_mut(places.path.as_str()) {
+        if let Some(place) = places.found.get_mut(places.path.as_str()) {
             self.tokens.peek()?;
-            *line = mark.unwrap_or_else(|| self.tokens.mark()).line + 1;
+            let mark = mark.unwrap_or_else(|| self.tokens.mark());
+            *place = (mark.line + 1, mark.column + 1);
         }
         Ok(())
     }

@@ -47,7 +47,12 @@ pub fn parse_or_place(document: &str, text: &str) -> std::result::Result<Value, 
 /// The lines, from 1, on which `paths` ([`Path`](super::Path)) begin: at the key, or as a list item. Paths that do not
 /// exist or are in an alias have no line.
 pub fn lines(text: &str, paths: impl Iterator<Item = String>) -> HashMap<String, usize> {
-    Composer::new(text).lines(paths)
+    places(text, paths).into_iter().map(|(path, (line, _))| (path, line)).collect()
+}
+
+/// The lines of [`lines`], each with its column, from 1.
+pub fn places(text: &str, mut paths: impl Iterator<Item = String>) -> HashMap<String, (usize, usize)> {
+    Composer::new(text).places(&mut paths)
 }
 
 #[cfg(test)]

@@ -1,0 +1,379 @@
+//! `plan` without a root, and what it says for CI.
+
+use super::{Answer, run_in};
+use prepivot::base::testing::TempDir;
+use prepivot::document::{Value, json};
+use prepivot::stage::distributions;
+use std::collections::HashSet;
+use std::fs;
+
+const WRONG: &str = "#cloud-config\nhostnam: x\nusers:\n- name: bob\n  lock-passwd: true\nwrite_files:\n- path: /etc/x\n  content: hi\n  permissions: rwx\n";
+
+fn planned(dir: &TempDir, user_data: &str, words: &str) -> Answer {
+    dir.write("user-data", user_data);
+    run_in(dir, &format!("plan {words} ROOT/user-data"))
+}
+
+#[test]
+fn every_distribution_takes_ordinary_user_data() {
+    let dir = TempDir::new("cli-plan-as");
+    let network =
+        "version: 2\nethernets: {eth0: {addresses: [192.0.2.2/24], routes: [{to: default, via: 192.0.2.1}]}}\n";
+    dir.write("network", network);
+    let names = distributions::names();
+    assert!(names.len() >= 10, "{names:?}");
+    for (name, file, install) in [
+        ("alpine", "/etc/network/interfaces", "apk"),
+        ("amazon-2023", "/etc/systemd/network/10-cloud-init-eth0.network", "dnf"),
+        ("arch", "/etc/systemd/network/10-cloud-init-eth0.network", "pacman"),
+        ("debian-12", "/etc/netplan/50-cloud-init.yaml", "apt-get"),
+        ("debian-13", "/etc/netplan/50-cloud-init.yaml", "apt-get"),
+        ("fedora-42", "/etc/NetworkManager/system-connections/cloud-init-eth0.nmconnection", "dnf"),
+        ("opensuse-leap", "/etc/sysconfig/network/ifcfg-eth0", "zypper"),
+        ("rocky-9", "/etc/NetworkManager/system-connections/cloud-init-eth0.nmconnection", "dnf"),
+        ("ubuntu-22.04", "/etc/netplan/50-cloud-init.yaml", "apt-get"),
+        ("ubuntu-24.04", "/etc/netplan/50-cloud-init.yaml", "apt-get"),
+    ] {
+        assert!(names.iter().any(|n| n == name), "{name}");
+        let user_data = "#cloud-config\nhostname: web\ntimezone: Europe/Berlin\npackages: [htop]\nusers: [default, {name: ada, groups: [users]}]\n";
+        let answer = planned(&dir, user_data, &format!("--as {name} --network-config ROOT/network"));
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{name}: {}", answer.out);
+        assert!(answer.out.contains(&format!("  write   {file} (")), "{name}: {}", answer.out);
+        assert!(answer.out.contains(&format!("  run     {install} ")), "{name}: {}", answer.out);
+        // Only what changes is shown, and nothing of the distribution itself.
+        assert!(
+            answer.out.contains("      + ada:x:1000:") && !answer.out.contains("zoneinfo "),
+            "{name}: {}",
+            answer.out
+        );
+    }
+    assert_eq!(names.len(), 10, "a new distribution belongs into this table");
+}
+
+#[test]
+fn exit_code_tells_errors_from_warnings() {
+    let dir = TempDir::new("cli-plan-code");
+    for (document, code) in [
+        ("hostname: a", 0),
+        ("users: [{name: a, lock-passwd: true}]", 0),
+        ("hostnam: a", 1),
+        ("a: [", 1),
+        ("users: [{name: a, ssh_authorized_keys: [nonsense]}]", 2),
+    ] {
+        let answer = planned(&dir, &format!("#cloud-config\n{document}\n"), "--as debian-12 --format text");
+        assert_eq!(answer.code, code, "{document}: {}", answer.out);
+    }
+    assert_eq!(planned(&dir, WRONG, "--as debian-1").code, 1);
+    for words in ["", "--as arch --root ROOT", "--as arch --seed ROOT", "--as arch --json --format text"] {
+        let answer = planned(&dir, WRONG, words);
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{words}: {}", answer.err);
+    }
+}
+
+#[test]
+fn findings_are_lines_and_workflow_commands() {
+    let dir = TempDir::new("cli-plan-lines");
+    let path = dir.0.join("user-data");
+    let path = path.display();
+    let answer = planned(&dir, WRONG, "--as debian-12 --format text");
+    let permissions =
+        "write_files.0: entry 1 (/etc/x): permissions: expected an octal number of four digits in quotes: 0600 is used";
+    let expected = format!(
+        "{path}:2:1: error: hostnam: there is no such key. Write hostname.\n\
+         {path}:5:3: note: users.0.lock-passwd: Deprecated in version 22.3. Use lock_passwd instead.\n\
+         {path}:7:3: warning: {permissions}\n"
+    );
+    assert_eq!(answer.out, expected);
+    let answer = planned(&dir, WRONG, "--as debian-12 --format github");
+    let commands: Vec<&str> = answer.out.lines().collect();
+    assert_eq!(
+        commands,
+        [
+            format!("::error file={path},line=2,col=1,title=hostnam::hostnam: there is no such key. Write hostname."),
+            format!(
+                "::notice file={path},line=5,col=3,title=users.0.lock-passwd::users.0.lock-passwd: Deprecated in version 22.3. \
+                 Use lock_passwd instead."
+            ),
+            format!("::warning file={path},line=7,col=3,title=write_files.0::{permissions}"),
+        ]
+    );
+}
+
+#[test]
+fn sarif_has_what_its_schema_requires() {
+    let dir = TempDir::new("cli-plan-sarif");
+    let answer = planned(&dir, WRONG, "--as debian-12 --format sarif");
+    let log = json::parse("sarif", answer.out.as_bytes()).unwrap();
+    let text = |value: &Value, path: &[&str]| value.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    assert_eq!(text(&log, &["version"]), "2.1.0");
+    let [run] = log.get("runs").and_then(Value::as_list).unwrap() else { panic!() };
+    assert_eq!(text(run, &["tool", "driver", "name"]), "prepivot");
+    let rules = run.at(&["tool", "driver", "rules"]).and_then(Value::as_list).unwrap();
+    let results = run.get("results").and_then(Value::as_list).unwrap();
+    assert_eq!(results.len(), 3);
+    for result in results {
+        assert!(["error", "warning", "note"].contains(&text(result, &["level"]).as_str()));
+        assert!(rules.iter().any(|rule| text(rule, &["id"]) == text(result, &["ruleId"])));
+        assert!(!text(result, &["message", "text"]).is_empty());
+        let [location] = result.get("locations").and_then(Value::as_list).unwrap() else { panic!() };
+        let physical = location.get("physicalLocation").unwrap();
+        assert!(text(physical, &["artifactLocation", "uri"]).ends_with("/user-data"));
+        let number = |key: &str| physical.at(&["region", key]).and_then(Value::as_int).unwrap();
+        assert!(number("startLine") > 1 && number("startColumn") > 0);
+    }
+    // A run without findings is a run.
+    let clean = planned(&dir, "#cloud-config\n{}\n", "--as debian-12 --format sarif");
+    assert!(clean.code == 0 && clean.out.contains("\"results\": []"), "{}", clean.out);
+}
+
+#[test]
+fn junit_counts_documents_and_failures() {
+    let dir = TempDir::new("cli-plan-junit");
+    dir.write("clean", "#cloud-config\nhostname: a\n");
+    let answer = planned(&dir, WRONG, "--as debian-12 --format junit ROOT/clean");
+    assert_eq!(answer.code, 1);
+    assert!(answer.out.contains("<testsuites tests=\"4\" failures=\"2\" errors=\"0\">"), "{}", answer.out);
+    assert_eq!(answer.out.matches("<failure ").count(), 2);
+    assert_eq!(answer.out.matches("</testcase>").count() + answer.out.matches("\"/>").count(), 4);
+}
+
+#[test]
+fn findings_of_network_name_its_document() {
+    let dir = TempDir::new("cli-plan-network");
+    dir.write("network", "version: 2\nethernets:\n  eth0:\n    dhcp4: maybe\n");
+    let answer = planned(&dir, "#cloud-config\n{}\n", "--as fedora-42 --format text --network-config ROOT/network");
+    let path = dir.0.join("network");
+    let line = format!("{}:4:5: error: ethernets.eth0.dhcp4: expected one of yes, no, true, false", path.display());
+    assert!(answer.code == 1 && answer.out.starts_with(&line), "{}", answer.out);
+}
+
+#[test]
+fn plan_leaves_nothing_behind() {
+    let dir = TempDir::new("cli-plan-temporary");
+    let temporary = dir.0.join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    dir.write("user-data", WRONG);
+    let program = std::process::Command::new(super::PROGRAM)
+        .args(["plan", "--as", "arch"])
+        .arg(dir.0.join("user-data"))
+        .env("TMPDIR", &temporary)
+        .output()
+        .unwrap();
+    assert_eq!(program.status.code(), Some(1));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+/// What a browser would take for markup.
+const MARKUP: &str = "</script></pre></title><img src=x onerror=alert(1)>\\\" onload=alert(1) x='&#0;";
+
+/// The page and the document of a plan.
+fn page_of(dir: &TempDir, user_data: &str, words: &str) -> (String, Value) {
+    let answer = planned(dir, user_data, &format!("--format json --html ROOT/page.html {words}"));
+    assert!(answer.code < 3, "{}", answer.err);
+    (fs::read_to_string(dir.0.join("page.html")).unwrap(), json::parse("plan", answer.out.as_bytes()).unwrap())
+}
+
+/// The tags of a page, without their brackets.
+fn tags(page: &str) -> Vec<&str> {
+    page.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()).collect()
+}
+
+/// Checks that a page is whole: known elements, closed in order, without scripts, handlers or anything from elsewhere.
+fn check_page(page: &str) {
+    let mut open = Vec::new();
+    for tag in tags(page) {
+        let name = tag.split([' ', '\n']).next().unwrap();
+        match name.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name), "<{tag}>"),
+            None if ["!DOCTYPE", "meta", "link", "br", "rect", "path"].iter().any(|one| name == *one) => {}
+            None => open.push(name),
+        }
+        let known = [
+            "!DOCTYPE", "html", "head", "meta", "link", "title", "style", "body", "header", "h1", "h2", "h3", "p",
+            "code", "nav", "ul", "ol", "li", "a", "main", "span", "strong", "br", "table", "thead", "tbody", "tr",
+            "th", "td", "details", "summary", "pre", "div", "svg", "rect", "path", "text",
+        ];
+        assert!(known.contains(&name.trim_start_matches('/')), "<{tag}>");
+        let attributes = tag.split('"').step_by(2).map(str::trim).filter(|text| text.ends_with('='));
+        for attribute in attributes.map(|text| text.rsplit(' ').next().unwrap()) {
+            assert!(!attribute.starts_with("on") && attribute != "src=" && attribute != "style=", "<{tag}>");
+            // Only links within the page, and an icon that is none.
+            let link = tag.split("href=\"").nth(1).unwrap_or("#");
+            assert!(link.starts_with('#') || link.starts_with("data:,\""), "<{tag}>");
+        }
+        // The order of the keyboard is that of the page.
+        assert!(!tag.contains("tabindex=") || tag.contains("tabindex=\"0\""), "<{tag}>");
+    }
+    assert_eq!(open, Vec::<&str>::new());
+    let all: Vec<&str> = page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let ids: HashSet<&str> = all.iter().copied().collect();
+    assert_eq!(ids.len(), all.len(), "an id is there twice");
+    for link in page.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(ids.contains(link), "#{link}");
+    }
+}
+
+#[test]
+fn page_leads_from_lines_to_results() {
+    let dir = TempDir::new("cli-plan-page");
+    dir.write(
+        "network",
+        "version: 2\nethernets:\n  eno1: {}\n  eno2: {}\nbonds:\n  bond0: {interfaces: [eno1, eno2], parameters: {mode: 802.3ad}}\nvlans:\n  \
+         v10: {id: 10, link: bond0, addresses: [192.0.2.2/24], nameservers: {addresses: [192.0.2.53]}}\n",
+    );
+    let user_data = "#cloud-config\nhostname: web\nusers:\n- default\n- name: ada\n  groups: [adm]\npackages: [htop]\nmounts:\n- [LABEL=d, /srv]\n\
+                     write_files:\n- path: /etc/a\n  content: one\n- path: /etc/b\n  content: two\nruncmd: [ls]\n";
+    let (page, plan) = page_of(&dir, user_data, "--as debian-12 --network-config ROOT/network");
+    check_page(&page);
+    let list = |key: &str| plan.get(key).and_then(Value::as_list).unwrap();
+    let from = |entry: &Value| {
+        let from = entry.get("from").and_then(Value::as_list).unwrap();
+        from.iter()
+            .map(|o| (json::to_string(o.get("key").unwrap()), o.get("line").unwrap().as_int().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let entry = |key: &str, name: &str, value: &str| {
+        list(key).iter().position(|e| e.get(name).and_then(Value::as_str) == Some(value)).unwrap()
+    };
+    let file = entry("changes", "path", "/etc/b");
+    assert_eq!(from(&list("changes")[file]), [("\"write_files.1\"".to_owned(), 13)]);
+    assert_eq!(from(&list("users")[entry("users", "name", "ada")]), [("\"users.1\"".to_owned(), 5)]);
+    assert_eq!(from(&list("users")[entry("users", "name", "debian")]), [("\"users.0\"".to_owned(), 4)]);
+    assert_eq!(from(&list("packages")[0]), [("\"packages.0\"".to_owned(), 7)]);
+    assert_eq!(from(&list("mounts")[0]), [("\"mounts\"".to_owned(), 8)]);
+    let interfaces = plan.at(&["network", "interfaces"]).and_then(Value::as_list).unwrap();
+    let vlan = interfaces.iter().find(|i| i.get("name").and_then(Value::as_str) == Some("v10")).unwrap();
+    assert_eq!(from(vlan), [("\"vlans.v10\"".to_owned(), 8)]);
+    for part in [
+        format!(
+            "<tr id=\"d0l13\"><td>13</td><td>- path: /etc/b</td><td><a href=\"#c{file}\">write /etc/b</a></td></tr>"
+        ),
+        format!("<details id=\"c{file}\"><summary>write <code>/etc/b</code> (0644 root:root)"),
+        "<span class=\"add\">+ two</span>".into(),
+        "<text class=\"name\"".into(),
+        ">bond 802.3ad</text>".into(),
+        ">192.0.2.2/24</text>".into(),
+        ">DNS 192.0.2.53</text>".into(),
+    ] {
+        assert!(page.contains(&part), "{part}: {page}");
+    }
+    // Two members of the bond, and the bond below the VLAN.
+    assert_eq!(page.matches("<path class=\"line\"").count(), 3);
+}
+
+#[test]
+fn plan_document_keeps_its_shape() {
+    let dir = TempDir::new("cli-plan-json");
+    dir.write("network", "version: 2\nethernets: {e: {dhcp4: true}}\n");
+    let (_, plan) = page_of(
+        &dir,
+        "#cloud-config\nhostnam: x\nmounts: [[LABEL=a, /b]]\npackages: [c]\n",
+        "--as arch --network-config ROOT/network",
+    );
+    let keys = |value: &Value| value.as_map().unwrap().keys().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        keys(&plan),
+        "version target distribution instance stages changes state_changes commands users groups network mounts packages problems documents"
+    );
+    assert_eq!(plan.get("version").and_then(Value::as_int), Some(1));
+    let first = |key: &str| keys(&plan.get(key).and_then(Value::as_list).unwrap()[0]);
+    for (key, expected) in [
+        ("stages", "name unit when modules"),
+        ("users", "name new uid gid comment home shell groups password keys from"),
+        ("groups", "name new gid members"),
+        ("mounts", "device folder type options from"),
+        ("packages", "name from"),
+        ("problems", "severity document line column key problem fix"),
+        ("documents", "name path line_count lines"),
+        ("commands", "change argv when module from"),
+    ] {
+        assert_eq!(first(key), expected, "{key}");
+    }
+    let files = plan.get("changes").and_then(Value::as_list).unwrap();
+    let file = files.iter().find(|change| change.get("diff").is_some()).unwrap();
+    assert_eq!(keys(file), "change path mode owner group when module from size new masked diff");
+    assert_eq!(keys(plan.get("network").unwrap()), "stack interfaces dns search");
+    let interfaces = plan.at(&["network", "interfaces"]).and_then(Value::as_list).unwrap();
+    assert_eq!(keys(&interfaces[0]), "name type detail mac mtu below addresses routes dns from");
+}
+
+#[test]
+fn page_takes_no_markup_from_documents() {
+    let dir = TempDir::new("cli-plan-markup");
+    dir.write(
+        "network",
+        format!(
+            "version: 2\nethernets:\n  \"{MARKUP}\": {{dhcp4: true}}\n  e: {{set-name: \"{MARKUP}\", match: {{macaddress: \"{MARKUP}\"}}, \
+             addresses: [\"{MARKUP}\", 192.0.2.2/24], nameservers: {{addresses: [\"{MARKUP}\"], search: [\"{MARKUP}\"]}}, \
+             routes: [{{to: \"{MARKUP}\", via: \"{MARKUP}\"}}]}}\n"
+        ),
+    );
+    dir.write("meta", format!("instance-id: \"{MARKUP}\"\nlocal-hostname: \"{MARKUP}\"\n"));
+    let user_data = format!(
+        "#cloud-config\n\"{MARKUP}\": \"{MARKUP}\"\nhostname: \"{MARKUP}\"\nlocale: \"{MARKUP}\"\ntimezone: \"{MARKUP}\"\npackages: [\"{MARKUP}\"]\n\
+         users: [default, {{name: \"{MARKUP}\"}}, {{name: ada, gecos: \"{MARKUP}\", homedir: \"/{MARKUP}\", shell: \"/{MARKUP}\", \
+         ssh_authorized_keys: [\"ssh-ed25519 AAAA {MARKUP}\"]}}]\ngroups: [\"{MARKUP}\"]\nmounts: [[\"{MARKUP}\", \"/{MARKUP}\", \"{MARKUP}\"]]\n\
+         write_files: [{{path: \"/etc/{MARKUP}\", content: \"{MARKUP}\"}}, {{path: /etc/m, content: \"{MARKUP}\"}}]\n\
+         runcmd: [\"{MARKUP}\"]\nphone_home: {{url: \"http://h/{MARKUP}\"}}\nntp: {{pools: [\"{MARKUP}\"]}}\nca_certs: {{trusted: [\"{MARKUP}\"]}}\n"
+    );
+    let (page, plan) = page_of(&dir, &user_data, "--as debian-12 --network-config ROOT/network --meta-data ROOT/meta");
+    check_page(&page);
+    assert!(page.contains("&lt;/script&gt;") && !plan.get("changes").and_then(Value::as_list).unwrap().is_empty());
+}
+
+#[test]
+fn page_masks_secrets_unless_asked() {
+    let dir = TempDir::new("cli-plan-secrets");
+    let user_data = "#cloud-config\npassword: geheim-1\nchpasswd: {users: [{name: root, password: geheim-2, type: text}]}\nusers:\n- name: ada\n  \
+                     plain_text_passwd: geheim-3\nwrite_files:\n- path: /etc/s\n  permissions: '0600'\n  content: |\n    token: geheim-4\n\
+                     runcmd:\n- login geheim-4\nmounts: [[//h/s, /m, cifs, 'rw,password=geheim-5']]\n\
+                     phone_home: {url: 'http://me:geheim-6@h/'}\n";
+    let (page, plan) = page_of(&dir, user_data, "--as debian-12");
+    assert!(!page.contains("geheim") && !json::to_string(&plan).contains("geheim"), "{page}");
+    let (page, _) = page_of(&dir, user_data, "--as debian-12 --show-secrets");
+    assert!(page.contains("password: geheim-1") && page.contains("token: geheim-4"), "{page}");
+}
+
+#[test]
+fn page_of_a_large_document_is_bounded() {
+    let dir = TempDir::new("cli-plan-large");
+    let files: String =
+        (0..2100).map(|n| format!("- {{path: /srv/f{n}, content: \"{}\"}}\n", "a<b ".repeat(20))).collect();
+    let (page, plan) = page_of(&dir, &format!("#cloud-config\nwrite_files:\n{files}"), "--as debian-12");
+    check_page(&page);
+    assert!(page.len() < 10 << 20, "{}", page.len());
+    assert_eq!(plan.get("changes").and_then(Value::as_list).unwrap().len(), 2000);
+}
+
+/// In a browser: the elements are there, and nothing is on its console, which would also have each request: the page forbids them all.
+#[test]
+fn browser_shows_the_page() {
+    let dir = TempDir::new("cli-plan-browser");
+    dir.write("network", "version: 2\nethernets: {e: {dhcp4: true}}\n");
+    page_of(&dir, WRONG, "--as debian-12 --network-config ROOT/network");
+    let chromium = std::process::Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .args(["--enable-logging=stderr", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", dir.0.join("profile").display()))
+        .arg(format!("file://{}", dir.0.join("page.html").display()))
+        .env("HOME", &dir.0)
+        .output();
+    let Ok(chromium) = chromium else {
+        prepivot::base::testing::skip("a page in a browser needs chromium");
+        return;
+    };
+    let (dom, said) = (String::from_utf8_lossy(&chromium.stdout), String::from_utf8_lossy(&chromium.stderr));
+    assert!(chromium.status.success(), "{said}");
+    assert!(!said.contains(":CONSOLE"), "{said}");
+    let page = fs::read_to_string(dir.0.join("page.html")).unwrap();
+    assert!(page.contains("content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\""), "{page}");
+    for part in ["<h2 id=\"problems\">", "<h2 id=\"commands\">", "<svg ", "<tr id=\"d0l2\">", "<details id=\"c0\">"] {
+        assert!(dom.contains(part), "{part}: {dom}");
+    }
+}
