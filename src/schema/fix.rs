@@ -10,9 +10,9 @@ const MAX_LENGTH: usize = 64;
 
 /// A sentence that says what to do about a problem. Empty if nothing is known.
 pub fn fix(grammar: &Grammar, problem: &Problem) -> String {
-    let what = problem.what.trim_start();
+    let what = problem.reason.trim_start();
     if what == "there is no such key" {
-        return other_key(grammar, &problem.path);
+        return other_key(grammar, &problem.key);
     }
     if let Some(key) = what.strip_prefix("the key ").and_then(|rest| rest.strip_suffix(" is missing")) {
         return format!("Add the key {key}.");

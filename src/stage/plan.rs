@@ -142,7 +142,7 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     }
     let renderer = super::network::renderer(&root, &boot.image, &Problems::new());
     let (errors, config) = (boot.errors(), boot.config().clone());
-    let report = std::mem::take(&boot.report);
+    let report = boot.report.take();
     drop(boot);
     let mut trace = trace.take();
     trace.seen.clear();

@@ -1,9 +1,10 @@
 //! What is wrong with the documents of a plan, each with its place and what to do.
 
 use super::document::{Document, Place, Use};
+use crate::base::problem::Problem;
 use crate::base::problem::{Problems, Severity};
 use crate::document::Map;
-use crate::schema::{self, Findings, Problem};
+use crate::schema::{self, Findings};
 
 /// The most that are reported.
 const MAX_FINDINGS: usize = 1_000;
@@ -70,10 +71,11 @@ pub fn find(documents: &[Document], report: &Problems) -> Vec<Finding> {
     let first = documents.iter().find(|d| d.usage == Use::UserData).or(documents.first());
     let broken = documents.iter().any(|d| d.mistake.is_some());
     for entry in report.entries() {
-        let is_repeated = REPEATED.iter().any(|start| entry.text.starts_with(start))
-            || broken && entry.text.contains("not valid YAML at line ");
+        let text = entry.to_string();
+        let is_repeated =
+            REPEATED.iter().any(|start| text.starts_with(start)) || broken && text.contains("not valid YAML at line ");
         if let Some(document) = first.filter(|_| !is_repeated) {
-            found.push(of_message(document, entry.severity, &entry.text));
+            found.push(of_message(document, entry.severity, &text));
         }
     }
     found.truncate(MAX_FINDINGS);
@@ -111,13 +113,13 @@ fn of_problem(document: &Document, config: &Map, level: Level, problem: &Problem
         Use::NetworkConfig => schema::network_config_fix(config, problem),
     };
     // The text of a deprecation has its advice at its end.
-    let what = problem.what.trim_start();
+    let what = problem.reason.trim_start();
     let advised = what.split_once(". ").filter(|_| level == Level::Note).map_or(what, |(start, _)| start);
     Finding {
         level,
         document: document.path.clone(),
-        place: document.nearest(&problem.path).map(|(_, place)| place),
-        key: problem.path.clone(),
+        place: document.nearest(&problem.key).map(|(_, place)| place),
+        key: problem.key.clone(),
         what: advised.to_owned(),
         fix,
     }

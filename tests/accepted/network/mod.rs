@@ -39,7 +39,7 @@ fn networks() -> Vec<(String, Network)> {
 }
 
 fn rendered(network: &Network, renderer: &str) -> Vec<File> {
-    let target = Target { distro: Distro::named("debian"), ip_tool: true };
+    let target = Target { distro: Distro::named("debian"), ip_tool: true, old_netplan: false };
     render::by_name(renderer).expect("a renderer").files(network, &target, &Problems::new())
 }
 
