@@ -21,7 +21,10 @@ fn provisioned(name: &str) -> TempDir {
     dir.write(format!("{instance}/user-data.txt").as_str(), user_data);
     dir.write(format!("{instance}/datasource").as_str(), "DataSourceNoCloud: DataSourceNoCloud [seed=/dev/sr0]\n");
     dir.write(format!("{instance}/network-config.json").as_str(), "{\"config\": \"disabled\"}");
-    dir.write("run/cloud-init/instance-data-sensitive.json", r#"{"v1": {"instance_id": "i-1", "local_hostname": "md1"}}"#);
+    dir.write(
+        "run/cloud-init/instance-data-sensitive.json",
+        r#"{"v1": {"instance_id": "i-1", "local_hostname": "md1"}}"#,
+    );
     fs::set_permissions(dir.0.join("srv/secret"), fs::Permissions::from_mode(0o600)).unwrap();
     dir
 }

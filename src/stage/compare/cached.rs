@@ -68,7 +68,9 @@ fn metadata(root: &Root, instance: &mut Instance, report: &mut Report) {
     };
     let data = read("instance-data-sensitive.json").or_else(|| {
         let public = read("instance-data.json")?;
-        report.warn(format_args!("{RUN_DIR}/instance-data-sensitive.json cannot be read: secrets of the metadata are unknown"));
+        report.warn(format_args!(
+            "{RUN_DIR}/instance-data-sensitive.json cannot be read: secrets of the metadata are unknown"
+        ));
         Some(public)
     });
     if let Some(data) = data {
@@ -99,7 +101,8 @@ fn metadata(root: &Root, instance: &mut Instance, report: &mut Report) {
     match seed.filter(|_| instance.source == "NoCloud") {
         Some(seed) => {
             instance.public_keys = source::public_keys(seed.get("public-keys"));
-            instance.local_hostname = HOST_NAMES.iter().find_map(|key| seed.get(key)?.text()).or(instance.local_hostname.take());
+            instance.local_hostname =
+                HOST_NAMES.iter().find_map(|key| seed.get(key)?.text()).or(instance.local_hostname.take());
             instance.metadata = seed;
         }
         None => {

@@ -115,7 +115,11 @@ fn alike(path: &str, there: &str, wanted: &str) -> bool {
 fn lines(text: &str) -> Vec<String> {
     let words = |line: &str| {
         let words = line.split_whitespace().map(|word| {
-            if word.contains(',') { word.split(',').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(",") } else { word.to_owned() }
+            if word.contains(',') {
+                word.split(',').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(",")
+            } else {
+                word.to_owned()
+            }
         });
         words.collect::<Vec<_>>().join(" ")
     };

@@ -26,8 +26,11 @@ use std::path::Path;
 const OF_INSTANCE: [&str; 4] = ["instance", "instances", "data", "sem"];
 /// Files that cloud-init makes from nothing, where an edit of the file that is there would not show what it should not have: absent
 /// for the plan, too.
-const WHOLE: [&str; 3] =
-    ["/etc/sudoers.d/90-cloud-init-users", "/etc/ssh/sshd_config.d/50-cloud-init.conf", "/etc/netplan/50-cloud-init.yaml"];
+const WHOLE: [&str; 3] = [
+    "/etc/sudoers.d/90-cloud-init-users",
+    "/etc/ssh/sshd_config.d/50-cloud-init.conf",
+    "/etc/netplan/50-cloud-init.yaml",
+];
 /// What a boot makes and loses, and logs: not compared.
 const NOT_COMPARED: [&str; 7] = [CLOUD_DIR, "/run", "/tmp", "/dev", "/proc", "/sys", "/var/log"];
 /// Where cloud-init's log names the files that it wrote, and the words around each name.
@@ -232,7 +235,10 @@ fn mode(path: &str, how: How, there: Attr, wanted: Attr, details: String) -> (Ho
     if there == wanted {
         return (how, details);
     }
-    let line = format!("- {:04o} {}:{}\n+ {:04o} {}:{}\n", there.mode, there.uid, there.gid, wanted.mode, wanted.uid, wanted.gid);
+    let line = format!(
+        "- {:04o} {}:{}\n+ {:04o} {}:{}\n",
+        there.mode, there.uid, there.gid, wanted.mode, wanted.uid, wanted.gid
+    );
     let how = if how.is_unexplained() { how } else { row(path, "mode", How::Different) };
     (how, line + &details)
 }

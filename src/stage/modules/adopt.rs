@@ -18,7 +18,9 @@ pub fn adopt(root: &mut Root, instance: &Instance, others: &[&str]) -> Result<()
         return Ok(());
     }
     log::info!("cloud-init has provisioned the instance {}: what it has done stays", instance.instance_id);
-    for module in module::MODULES.iter().filter(|module| module.before_pivot.is_some() || module.in_background.is_some()) {
+    for module in
+        module::MODULES.iter().filter(|module| module.before_pivot.is_some() || module.in_background.is_some())
+    {
         let whole = mark(module, Half::BeforePivot);
         for frequency in [Frequency::Instance, Frequency::Once] {
             if state::is_done(root, instance, &whole, frequency) {
