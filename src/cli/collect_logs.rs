@@ -7,9 +7,10 @@ use crate::base::clock;
 use crate::base::error::{Context, Error, Result};
 use crate::base::problem::Problems;
 use crate::base::tar::{Archive, stored_gzip};
-use crate::instance::state::{CLOUD_DIR, RUN_DIR};
+use crate::instance::state::{self, CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
 use crate::root::{Command, Kind, Output, Root, Use};
+use crate::stage::compare;
 use crate::stage::image::Image;
 use crate::stage::trust::ATTESTATION;
 use argh::{ArgsInfo, FromArgs};
@@ -28,7 +29,8 @@ use std::time::SystemTime;
     name = "collect-logs",
     help_triggers("-h", "--help"),
     note = "It collects the logs, /etc/cloud, /var/lib/cloud and /run/cloud-init without scripts and older instances, and the \
-            output of dmesg and journalctl for this boot and the last. User-data is among it: look at the file before you \
+            output of dmesg and journalctl for this boot and the last; of a machine that cloud-init has provisioned, what compare \
+            --json prints. User-data is among it: look at the file before you \
             give it away.",
     error_code(1, "the user is not root, or the file cannot be written")
 )]
@@ -130,6 +132,12 @@ impl CollectLogs {
         collection.file(&root, ATTESTATION, true);
         for (below, folder, depth) in FOLDERS {
             collection.folder(&root, &format!("{below}{folder}"), depth, !self.redact_sensitive);
+        }
+        // What cloud-init has provisioned, prepivot has no cache of.
+        if !state::has_cache(&root)
+            && let Ok(found) = compare::compare(Path::new(&self.root))
+        {
+            collection.add("/compare.json", 0o600, found.to_json().as_bytes());
         }
         let archive = collection.archive.finish();
         if root.is_live()

@@ -11,6 +11,7 @@ mod boot;
 mod clean;
 mod cloud_id;
 mod collect_logs;
+mod compare;
 mod completions;
 mod detect;
 mod devel;
@@ -59,6 +60,7 @@ static VERBS: &[Entry] = &[
     Entry::of::<cloud_id::CloudId>(),
     Entry::of::<clean::Clean>(),
     Entry::of_part::<collect_logs::CollectLogs>(cfg!(feature = "tools")),
+    Entry::of_part::<compare::Compare>(cfg!(feature = "tools")),
     Entry::of_part::<analyze::Analyze>(cfg!(feature = "tools")),
     Entry::of_part::<report::Report>(cfg!(feature = "tools")),
     Entry::of_part::<schema::Schema>(cfg!(feature = "schema")),

@@ -66,6 +66,11 @@ pub fn cached(root: &Root) -> Option<Instance> {
     read.inspect_err(|e| log::warn!("the cached datasource is not used: {e}")).ok()
 }
 
+/// Whether the last boot's instance was cached by prepivot. If not, and there is one, cloud-init has provisioned it.
+pub fn has_cache(root: &Root) -> bool {
+    root.exists(&format!("{CLOUD_DIR}/instance/{CACHE}"))
+}
+
 /// The instance-id of the last boot.
 pub fn last_id(root: &Root) -> Option<String> {
     let id = root.text(&format!("{CLOUD_DIR}/data/instance-id")).trim().to_owned();

@@ -618,7 +618,7 @@ fn for_login(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
 }
 
 /// The change for a path whose file system is not mounted yet.
-fn unseen(resolved: &str, node: &Node) -> Change {
+pub(super) fn unseen(resolved: &str, node: &Node) -> Change {
     let path = format!("/{resolved}");
     match node {
         Node::Absent => Change::Remove { path },

@@ -13,6 +13,7 @@ mod device;
 mod disk;
 mod edit;
 mod folders;
+mod intended;
 mod journal;
 mod layout;
 mod lock;

@@ -43,6 +43,7 @@ pub mod search;
 pub mod service;
 mod table;
 
+pub use keys::public_keys;
 pub use search::{Found, Search, parameters};
 pub use table::{
     Hotplug, Live, MetadataOf, RealRoot, RunningMetadata, SOURCES, Source, Update, built_in_list, candidates,

@@ -216,7 +216,7 @@ pub fn is_state(path: &str) -> bool {
 
 /// A line for a terminal: without the credentials of URLs, and with control characters escaped, since names
 /// and texts of a seed are not to be trusted.
-fn shown(line: &str) -> String {
+pub(super) fn shown(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in mask::urls(line.strip_suffix('\n').unwrap_or(line)).chars() {
         if c.is_control() && c != '\t' { out.extend(c.escape_default()) } else { out.push(c) }

@@ -28,6 +28,9 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     if new && last.is_some() {
         boot.report.keep(forget_mounts(root));
     }
+    if !new {
+        boot.report.keep(modules::adopt(root, instance, &[FILES_DONE, LATER_FILES_DONE]));
+    }
     // The files that identify the instance come last, and only if everything else could be written.
     boot.retried = new && root.exists(&state::class_file(instance));
     if boot.image.has_templates {
@@ -211,6 +214,27 @@ mod tests {
             boot.turn_to(stage);
             assert_eq!(boot.config().get("hostname").and_then(Value::as_str), Some(name));
         }
+    }
+
+    #[test]
+    fn cloud_inits_instance_runs_no_half_again() {
+        let dir = TempDir::new("provision-adopt");
+        dir.write("etc/os-release", "ID=debian\n");
+        dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [write_files, set_passwords, mounts]\n");
+        dir.write("var/lib/cloud/data/instance-id", "i\n");
+        for name in ["config_mounts", "config_set_passwords"] {
+            dir.write(&format!("var/lib/cloud/instances/i/sem/{name}"), "");
+        }
+        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let files = vec![("etc/own".to_owned(), b"a".to_vec().into())];
+        let instance = Instance { instance_id: "i".into(), files, ..Instance::default() };
+        let machine = Machine::default();
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        provision(&mut root, &mut boot, &instance, true);
+        let is_done = |name: &str| state::is_done(&root, &instance, name, Frequency::Instance);
+        assert!(is_done("config_mounts.live") && is_done("config_set_passwords.live"));
+        // cloud-init has not marked it.
+        assert!(!is_done("config_write_files.live") && !root.exists("/etc/own"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The program as people and scripts call it: words in, text and an exit code out.
 
 mod clean;
+mod compare;
 mod completions;
 mod detect;
 mod json_schema;

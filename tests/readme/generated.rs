@@ -253,7 +253,7 @@ fn modules() -> String {
 }
 
 /// Verbs that cloud-init does not have.
-const OWN: [&str; 4] = ["apply", "plan", "detect", "trust"];
+const OWN: [&str; 5] = ["apply", "plan", "compare", "detect", "trust"];
 
 fn verbs(own: bool) -> String {
     let program = prepivot::cli::command();

@@ -1,5 +1,6 @@
 //! Runs the modules of a stage: which ones, in what order, how often.
 
+mod adopt;
 mod call;
 mod demand;
 mod list;
@@ -18,8 +19,12 @@ use crate::module::{self, Background, BeforeServices, Handler, Module, Role};
 use crate::root::run_dir::FileHalf;
 use crate::root::{Attr, Root, Stage, run_dir};
 use crate::system::service;
+pub use adopt::adopt;
 use call::{Task, mark};
 use list::Entry;
+
+/// The end of the mark of a module's background work.
+const END: &str = ".end";
 
 /// A run of modules for one instance.
 pub struct Run<'a, 'b> {
@@ -223,7 +228,7 @@ impl<'a, 'b> Run<'a, 'b> {
     fn left_to_background(&self) -> Vec<(&'static Module, Background, String)> {
         let modules = module::MODULES.iter().filter_map(|module| Some((*module, module.in_background?)));
         modules
-            .map(|(module, work)| (module, work, format!("config_{}.end", module.name)))
+            .map(|(module, work)| (module, work, format!("config_{}{END}", module.name)))
             .filter(|(module, _, mark)| {
                 let is_done = || state::is_done(self.root, self.instance, mark, Frequency::Instance);
                 self.is_listed(module) && self.is_requested(module) && !is_done()
@@ -299,7 +304,9 @@ impl<'a, 'b> Run<'a, 'b> {
 pub fn store(root: &mut Root, instance: &Instance) -> Result<()> {
     let password = |of: &Instance| of.config.get("password").cloned();
     let brought = password(instance).filter(|_| instance.from_network);
-    let is_new = brought.is_some() && state::cached(root).is_none_or(|stored| password(&stored) != brought);
+    // Without a cache, an instance that is not new is one that cloud-init has provisioned, with its password.
+    let is_other = || state::last_id(root).as_deref() != Some(&instance.instance_id);
+    let is_new = brought.is_some() && state::cached(root).map_or_else(is_other, |stored| password(&stored) != brought);
     if let Some(module) = module::with_role(Role::Passwords).filter(|_| is_new) {
         for half in [Half::BeforePivot, Half::Running] {
             state::mark_due(root, instance, &mark(module, half), Frequency::Instance)?;

@@ -1,0 +1,163 @@
+//! How a file that is there compares with the one that prepivot would leave.
+
+use crate::base::glob;
+use crate::document::{Value, json, yaml};
+
+/// See the head of the file.
+static STATED: &str = include_str!("stated.txt");
+
+/// A difference that is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stated {
+    pub id: &'static str,
+    files: &'static str,
+    what: &'static str,
+    pub reason: &'static str,
+}
+
+/// How a file compares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Same,
+    /// The same but for comments, order or notation.
+    Alike,
+    Stated(Stated),
+    Different,
+}
+
+/// The rows for a path.
+pub fn stated(path: &str) -> impl Iterator<Item = Stated> {
+    let rows = STATED.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let mut fields = line.splitn(4, " | ");
+        Some(Stated { id: fields.next()?, files: fields.next()?, what: fields.next()?, reason: fields.next()? })
+    });
+    rows.filter(move |row| glob::matches(row.files, path))
+}
+
+/// Compares the content that is at `path` with the one that is to be.
+pub fn contents(path: &str, there: &[u8], wanted: &[u8]) -> Verdict {
+    if there == wanted {
+        return Verdict::Same;
+    }
+    let texts = (std::str::from_utf8(there), std::str::from_utf8(wanted));
+    let (Ok(there), Ok(wanted)) = texts else { return by_row(path, "any").unwrap_or(Verdict::Different) };
+    // What a document appends is there already.
+    let is_appended = wanted.strip_prefix(there).is_some_and(|tail| !tail.is_empty() && there.ends_with(tail));
+    if is_appended {
+        return Verdict::Same;
+    }
+    let (there, wanted) = (accounts(path, there), accounts(path, wanted));
+    if alike(path, &there, &wanted) {
+        return Verdict::Alike;
+    }
+    let fits = |row: &Stated| {
+        let (kind, words) = row.what.split_once(' ').unwrap_or((row.what, ""));
+        match kind {
+            "any" => true,
+            "lines" => alike(path, &without_lines(&there, words), &without_lines(&wanted, words)),
+            "words" => alike(path, &without_words(&there, words), &without_words(&wanted, words)),
+            _ => false,
+        }
+    };
+    stated(path).find(fits).map_or(Verdict::Different, Verdict::Stated)
+}
+
+/// The row for a path and a difference of one word.
+pub fn by_row(path: &str, what: &str) -> Option<Verdict> {
+    stated(path).find(|row| row.what == "any" || row.what == what).map(Verdict::Stated)
+}
+
+/// Hashes of passwords have a random salt, the day of the last change is today, and no least age is 0 or nothing: none is compared.
+fn accounts(path: &str, text: &str) -> String {
+    if path != "/etc/shadow" {
+        return text.to_owned();
+    }
+    let line = |line: &str| {
+        let mut fields: Vec<&str> = line.split(':').collect();
+        if let [_, hash, day, least, ..] = fields.as_mut_slice() {
+            *day = "";
+            if *least == "0" {
+                *least = "";
+            }
+            if hash.starts_with('$') {
+                *hash = "$";
+            }
+        }
+        fields.join(":") + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
+fn without_lines(text: &str, words: &str) -> String {
+    let is_kept = |line: &&str| !words.split(", ").any(|word| line.contains(word));
+    text.split_inclusive('\n').filter(is_kept).collect()
+}
+
+fn without_words(text: &str, words: &str) -> String {
+    words.split(", ").fold(text.to_owned(), |text, word| text.replace(word, ""))
+}
+
+/// Whether two texts say the same to who reads them: as documents, or as lines without comments, in any order.
+fn alike(path: &str, there: &str, wanted: &str) -> bool {
+    let documents = |parse: fn(&str, &[u8]) -> Option<Value>| {
+        parse(path, there.as_bytes()).is_some_and(|value| Some(value) == parse(path, wanted.as_bytes()))
+    };
+    if path.ends_with(".yaml") && documents(|path, text| yaml::parse(path, std::str::from_utf8(text).ok()?).ok()) {
+        return true;
+    }
+    if path.ends_with(".json") && documents(|path, text| Some(json::sorted(&json::parse(path, text).ok()?))) {
+        return true;
+    }
+    lines(there) == lines(wanted)
+}
+
+/// The lines that are no comments, sorted, each with single spaces and its words between commas without empty ones.
+fn lines(text: &str) -> Vec<String> {
+    let words = |line: &str| {
+        let words = line.split_whitespace().map(|word| {
+            if word.contains(',') {
+                word.split(',').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(",")
+            } else {
+                word.to_owned()
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let is_text = |line: &&str| !line.trim_start().is_empty() && !line.trim_start().starts_with(['#', ';']);
+    let mut lines: Vec<String> = text.lines().filter(is_text).map(words).collect();
+    lines.sort();
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_order_and_notation_are_alike() {
+        let compared = |path: &str, there: &str, wanted: &str| contents(path, there.as_bytes(), wanted.as_bytes());
+        assert_eq!(compared("/a", "# x\nb  c\na\n", "a\nb c\n"), Verdict::Alike);
+        assert_eq!(compared("/a.yaml", "a: {b: \"1\"}\n", "a:\n  b: '1'\n"), Verdict::Alike);
+        assert_eq!(compared("/a.yaml", "a: 1\n", "a: 2\n"), Verdict::Different);
+        assert_eq!(compared("/a", "a\n", "a\nb\n"), Verdict::Different);
+        // A document appends once, and not again.
+        assert_eq!(compared("/a", "x\na\n", "x\na\na\n"), Verdict::Same);
+        assert_eq!(compared("/etc/shadow", "u:$6$a$b:9:0::\n", "u:$6$c$d:8:::\n"), Verdict::Alike);
+        assert_eq!(compared("/etc/shadow", "u:$6$a$b:9:0::\n", "u:!:8:::\n"), Verdict::Different);
+    }
+
+    #[test]
+    fn each_row_is_whole_and_fits_its_files() {
+        let rows: Vec<&str> = STATED.lines().filter(|line| !line.starts_with('#')).collect();
+        for row in &rows {
+            let fields: Vec<&str> = row.splitn(4, " | ").collect();
+            assert_eq!(fields.len(), 4, "{row}");
+            assert!(stated(fields[1]).any(|stated| stated.id == fields[0]), "{row}");
+            let kind = fields[2].split(' ').next().unwrap();
+            assert!(["any", "kept", "made", "mode", "lines", "words"].contains(&kind), "{row}");
+        }
+        let fstab = contents("/etc/fstab", b"a /b auto defaults,nofail 0 2\n", b"a /b auto defaults 0 2\n");
+        assert!(matches!(fstab, Verdict::Stated(row) if row.id == "no-fail"), "{fstab:?}");
+        assert_eq!(contents("/etc/fstab", b"a /b auto nofail 0 2\n", b"a /c auto defaults 0 2\n"), Verdict::Different);
+    }
+}

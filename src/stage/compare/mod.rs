@@ -1,0 +1,319 @@
+//! `prepivot compare`: what prepivot would have made of a machine that cloud-init has provisioned, against what is there.
+//!
+//! The last instance is planned as a new one over the provisioned root: the instance's state counts as absent, and everything else
+//! is there. An edit of a file that cloud-init has edited must then find nothing to do, and a file that is written must be
+//! there as it would be written.
+
+mod cached;
+mod judge;
+
+use super::Options;
+use super::boot::Boot;
+use super::modules::{Half, Run};
+use super::outside::OfTree;
+use super::provision;
+use crate::base::error::Result;
+use crate::base::mask;
+use crate::document::{Map, Value, json};
+use crate::instance::state::{CLOUD_DIR, RUN_DIR};
+use crate::machine::Machine;
+use crate::root::{Attr, Change, Kind, Root, Stage, Use};
+use judge::Verdict;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What belongs to the last instance: absent for the plan.
+const OF_INSTANCE: [&str; 4] = ["instance", "instances", "data", "sem"];
+/// Files that cloud-init makes from nothing, where an edit of the file that is there would not show what it should not have: absent
+/// for the plan, too.
+const WHOLE: [&str; 3] = [
+    "/etc/sudoers.d/90-cloud-init-users",
+    "/etc/ssh/sshd_config.d/50-cloud-init.conf",
+    "/etc/netplan/50-cloud-init.yaml",
+];
+/// What a boot makes and loses, and logs: not compared.
+const NOT_COMPARED: [&str; 7] = [CLOUD_DIR, "/run", "/tmp", "/dev", "/proc", "/sys", "/var/log"];
+/// Where cloud-init's log names the files that it wrote, and the words around each name.
+const LOG: &str = "/var/log/cloud-init.log";
+const WRITING: (&str, &str) = ("Writing to ", " - ");
+/// Files by which paths are made by which module, for people.
+const MODULES: [(&str, &str); 17] = [
+    ("/etc/netplan/", "network"),
+    ("/etc/network/", "network"),
+    ("/etc/systemd/network/", "network"),
+    ("/etc/NetworkManager/", "network"),
+    ("/etc/hostname", "set_hostname"),
+    ("/etc/hosts", "update_etc_hosts"),
+    ("/etc/fstab", "mounts"),
+    ("/etc/ssh/ssh_host_", "ssh"),
+    ("/etc/ssh/sshd_config", "set_passwords"),
+    ("/etc/apt/", "apt_configure"),
+    ("/etc/timezone", "timezone"),
+    ("/etc/localtime", "timezone"),
+    ("/etc/default/locale", "locale"),
+    ("/etc/locale", "locale"),
+    ("/etc/default/keyboard", "keyboard"),
+    ("/etc/rsyslog.d/", "rsyslog"),
+    ("/etc/sudoers", "users_groups"),
+];
+/// The same for files with these names in any folder.
+const ACCOUNTS: [&str; 8] =
+    ["passwd", "shadow", "group", "gshadow", "subuid", "subgid", "authorized_keys", "90-cloud-init-users"];
+
+/// One path, and how it compares.
+pub struct Compared {
+    pub path: String,
+    pub how: How,
+    /// What differs, without secrets.
+    pub details: String,
+}
+
+/// How a path compares.
+#[derive(Clone, PartialEq, Eq)]
+pub enum How {
+    Same,
+    Alike,
+    /// The row's id and reason.
+    Stated(&'static str, &'static str),
+    /// Written after cloud-init's modules ran: by the machine's own life.
+    Since,
+    Different,
+    /// prepivot would make it.
+    Missing,
+    /// cloud-init made it, and prepivot would not.
+    Only,
+}
+
+impl How {
+    /// Its name in the output.
+    pub fn name(&self) -> &'static str {
+        match self {
+            How::Same => "same",
+            How::Alike => "alike",
+            How::Stated(..) => "stated",
+            How::Since => "since",
+            How::Different => "different",
+            How::Missing => "missing",
+            How::Only => "only",
+        }
+    }
+
+    /// Whether it speaks against prepivot.
+    fn is_unexplained(&self) -> bool {
+        matches!(self, How::Different | How::Missing | How::Only)
+    }
+}
+
+/// The result.
+pub struct Comparison {
+    pub instance_id: String,
+    pub source: String,
+    pub paths: Vec<Compared>,
+    /// Errors and warnings: what could not be read, and what prepivot would report of the documents.
+    pub notes: Vec<String>,
+}
+
+/// Compares the machine or image at `path`.
+///
+/// # Errors
+/// It cannot be read, or cloud-init has not provisioned it.
+pub fn compare(path: &Path) -> Result<Comparison> {
+    let machine = Machine::read(path);
+    let disk = Root::open(path, Use::Plan)?;
+    let mut root = Root::open(path, Use::Plan)?;
+    let outside = OfTree::new(path);
+    let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
+    let instance = cached::instance(&root, &mut boot.report)?;
+    for name in OF_INSTANCE {
+        root.remove(&format!("{CLOUD_DIR}/{name}"))?;
+    }
+    for path in WHOLE.iter().chain(&[RUN_DIR]) {
+        root.remove(path)?;
+    }
+    root.watch();
+    provision::provision(&mut root, &mut boot, &instance, true);
+    root.enter(Stage::Network);
+    provision::later_files(&mut root, &instance, &mut boot.report);
+    for stage in Stage::WITH_MODULES {
+        root.enter(stage);
+        Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Running);
+    }
+    let read: BTreeSet<String> = root.take_watched().into_iter().collect();
+    let finished = finished(&disk, &instance.folder());
+    let intended = root.intended();
+    let made: BTreeSet<&str> = intended.iter().map(Change::path).collect();
+    let mut paths: Vec<Compared> = intended.iter().filter_map(|change| one(&disk, change, finished)).collect();
+    for path in written_by_cloud_init(&disk) {
+        if !made.contains(path.as_str()) && is_compared(&path) && disk.lstat(&path).is_some() {
+            // A file that prepivot has read and left as it is, because there is nothing to change.
+            let otherwise = if read.contains(&path) { How::Same } else { How::Only };
+            let how = row(&path, "kept", otherwise);
+            paths.push(Compared { path, how, details: String::new() });
+        }
+    }
+    paths.sort_by(|a, b| a.path.cmp(&b.path));
+    let notes = boot.errors_and_warnings();
+    Ok(Comparison { instance_id: instance.instance_id, source: instance.source, paths, notes })
+}
+
+fn is_compared(path: &str) -> bool {
+    let is_in = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    !NOT_COMPARED.iter().any(|folder| is_in(folder))
+}
+
+/// When the last module of the instance began, by its semaphores.
+fn finished(disk: &Root, folder: &str) -> Option<i64> {
+    let sem = format!("{CLOUD_DIR}/instances/{folder}/sem");
+    disk.list(&sem).iter().filter_map(|name| disk.modified(&format!("{sem}/{name}"))).max()
+}
+
+/// The paths that cloud-init's log says were written.
+fn written_by_cloud_init(disk: &Root) -> BTreeSet<String> {
+    let text = disk.text_at_most(LOG, crate::root::MAX_READ);
+    let path = |line: &str| line.split_once(WRITING.0)?.1.split_once(WRITING.1).map(|(path, _)| path.to_owned());
+    text.lines().filter_map(path).filter(|path| path.starts_with('/')).collect()
+}
+
+/// Compares one path. None: it is not compared.
+fn one(disk: &Root, change: &Change, finished: Option<i64>) -> Option<Compared> {
+    let path = change.path();
+    if !is_compared(path) {
+        return None;
+    }
+    let (how, details) = judged(disk, change);
+    let is_later = || finished.zip(disk.modified(path)).is_some_and(|(finished, modified)| modified > finished + 1);
+    let how = if how == How::Different && is_later() { How::Since } else { how };
+    Some(Compared { path: path.to_owned(), how, details })
+}
+
+fn row(path: &str, what: &str, otherwise: How) -> How {
+    match judge::by_row(path, what) {
+        Some(Verdict::Stated(row)) => How::Stated(row.id, row.reason),
+        _ => otherwise,
+    }
+}
+
+fn judged(disk: &Root, change: &Change) -> (How, String) {
+    let path = change.path();
+    let there = disk.lstat(path);
+    let none = String::new();
+    let Some(stat) = there else {
+        let is_gone = matches!(change, Change::Remove { .. });
+        return (if is_gone { How::Same } else { row(path, "made", How::Missing) }, none);
+    };
+    match change {
+        Change::Remove { .. } => (row(path, "kept", How::Only), none),
+        Change::Mkdir { .. } if stat.kind == Kind::Dir => (How::Same, none),
+        Change::Symlink { target, .. } if disk.read_link(path).as_ref() == Some(target) => (How::Same, none),
+        Change::Chown { attr, .. } | Change::Chmod { attr, .. } => mode(path, How::Same, stat.attr, *attr, none),
+        Change::Write { content, attr, .. } if stat.kind == Kind::File => {
+            let there = match disk.read(path) {
+                Ok(there) => there.unwrap_or_default(),
+                Err(e) => return (How::Different, e.to_string()),
+            };
+            let wanted = content.to_vec();
+            let how = match judge::contents(path, &there, &wanted) {
+                Verdict::Same => How::Same,
+                Verdict::Alike => How::Alike,
+                Verdict::Stated(row) => How::Stated(row.id, row.reason),
+                Verdict::Different => How::Different,
+            };
+            let is_public = attr.mode & stat.attr.mode & 0o004 != 0;
+            let details = match (&how, std::str::from_utf8(&there), std::str::from_utf8(&wanted)) {
+                (How::Same, ..) => none,
+                (_, Ok(there), Ok(wanted)) if is_public => super::diff::lines(there, wanted, ""),
+                _ => "only root may read it, or it is no text: its content is not shown\n".into(),
+            };
+            mode(path, how, stat.attr, *attr, details)
+        }
+        _ => (row(path, "any", How::Different), "its type differs\n".into()),
+    }
+}
+
+/// Adds what mode and owner say.
+fn mode(path: &str, how: How, there: Attr, wanted: Attr, details: String) -> (How, String) {
+    if there == wanted {
+        return (how, details);
+    }
+    let line = format!(
+        "- {:04o} {}:{}\n+ {:04o} {}:{}\n",
+        there.mode, there.uid, there.gid, wanted.mode, wanted.uid, wanted.gid
+    );
+    let how = if how.is_unexplained() { how } else { row(path, "mode", How::Different) };
+    (how, line + &details)
+}
+
+/// The module that makes a path, as far as its name tells.
+fn module(path: &str) -> &'static str {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if ACCOUNTS.contains(&name) {
+        return "users_groups";
+    }
+    MODULES.iter().find(|(start, _)| path.starts_with(start)).map_or("write_files or another", |(_, module)| module)
+}
+
+impl Comparison {
+    /// Whether everything that differs is stated, or is the machine's own life.
+    pub fn is_explained(&self) -> bool {
+        !self.paths.iter().any(|path| path.how.is_unexplained())
+    }
+
+    /// For people: one line for each path that is not the same, with what differs, and the numbers.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        for Compared { path, how, details } in self.paths.iter().filter(|path| path.how != How::Same) {
+            let about = match how {
+                How::Same | How::Alike => String::new(),
+                How::Stated(id, reason) => format!(" ({id}: {reason})"),
+                _ => format!(" ({})", module(path)),
+            };
+            out += &super::plan::shown(&format!("  {:<9} {path}{about}", how.name()));
+            if how.is_unexplained() {
+                out.extend(details.lines().map(|line| super::plan::shown(&format!("      {}", mask::options(line)))));
+            }
+        }
+        for note in &self.notes {
+            out += &super::plan::shown(&format!("  note      {note}"));
+        }
+        let count = |name: &str| self.paths.iter().filter(|path| path.how.name() == name).count();
+        out += &super::plan::shown(&format!(
+            "instance {} ({}): {} paths: {} same, {} alike, {} stated, {} changed since; {} different, {} missing, {} only there",
+            self.instance_id,
+            self.source,
+            self.paths.len(),
+            count("same"),
+            count("alike"),
+            count("stated"),
+            count("since"),
+            count("different"),
+            count("missing"),
+            count("only")
+        ));
+        out
+    }
+
+    /// The same as JSON, with the paths that are the same.
+    pub fn to_json(&self) -> String {
+        let path = |Compared { path, how, details }: &Compared| {
+            let mut map = Map::new();
+            map.insert("path", path.as_str());
+            map.insert("is", how.name());
+            if let How::Stated(id, reason) = how {
+                map.insert("id", *id);
+                map.insert("reason", *reason);
+            }
+            if how.is_unexplained() || *how == How::Since {
+                map.insert("module", module(path));
+                map.insert("diff", mask::urls(&mask::options(details)).into_owned());
+            }
+            Value::Map(map)
+        };
+        let mut map = Map::new();
+        map.insert("instance_id", self.instance_id.as_str());
+        map.insert("datasource", self.source.as_str());
+        map.insert("explained", self.is_explained());
+        map.insert("paths", self.paths.iter().map(path).collect::<Vec<_>>());
+        map.insert("notes", self.notes.iter().map(|note| mask::urls(note).into_owned().into()).collect::<Vec<Value>>());
+        json::to_string(&Value::Map(map)) + "\n"
+    }
+}

@@ -1,0 +1,81 @@
+//! `compare`, on what cloud-init leaves.
+
+use super::*;
+
+/// A root as cloud-init leaves it: a Debian machine with a file, a name and a user's data.
+fn provisioned(name: &str) -> TempDir {
+    let dir = TempDir::new(name);
+    let instance = "var/lib/cloud/instances/i-1";
+    let user_data = "#cloud-config\nlocale: false\nwrite_files:\n- {path: /srv/a, content: \"one\\n\"}\n\
+                     - {path: /srv/secret, content: geheim, permissions: '0600'}\n";
+    for (path, text) in [
+        ("etc/os-release", "ID=debian\n"),
+        ("etc/hostname", "md1\n"),
+        ("etc/cloud/cloud.cfg", "cloud_init_modules: [write_files, set_hostname]\n"),
+        ("var/lib/cloud/data/instance-id", "i-1\n"),
+        ("srv/a", "one\n"),
+        ("srv/secret", "geheim"),
+    ] {
+        dir.write(path, text);
+    }
+    dir.write(format!("{instance}/user-data.txt").as_str(), user_data);
+    dir.write(format!("{instance}/datasource").as_str(), "DataSourceNoCloud: DataSourceNoCloud [seed=/dev/sr0]\n");
+    dir.write(format!("{instance}/network-config.json").as_str(), "{\"config\": \"disabled\"}");
+    dir.write(
+        "run/cloud-init/instance-data-sensitive.json",
+        r#"{"v1": {"instance_id": "i-1", "local_hostname": "md1"}}"#,
+    );
+    fs::set_permissions(dir.0.join("srv/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    dir
+}
+
+#[test]
+fn same_machine_compares_without_a_difference() {
+    let dir = provisioned("compare-same");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert_eq!(found.code, 0, "{}{}", found.out, found.err);
+    assert!(found.out.contains("instance i-1 (NoCloud): ") && found.out.contains("0 different, 0 missing, 0 only"));
+    assert!(!dir.0.join("var/lib/cloud/instances/i-1/sem").exists() && !dir.0.join("run/prepivot").exists());
+}
+
+#[test]
+fn changed_and_missing_files_are_named_without_secrets() {
+    let dir = provisioned("compare-changed");
+    dir.write("srv/a", "two\n");
+    dir.write("srv/secret", "other");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert_eq!(found.code, 1);
+    for line in ["  different /srv/a (", "      - two\n", "      + one\n", "  different /srv/secret ("] {
+        assert!(found.out.contains(line), "{line}: {}", found.out);
+    }
+    assert!(!found.out.contains("geheim") && !found.out.contains("other\n"), "{}", found.out);
+    fs::remove_file(dir.0.join("srv/a")).unwrap();
+    // cloud-init's log names what it has written.
+    dir.write("etc/own", "x");
+    dir.write("var/log/cloud-init.log", "x - util.py[DEBUG]: Writing to /etc/own - wb: [644] 1 bytes\n");
+    let found = run_in(&dir, "compare --root ROOT --json");
+    assert_eq!(found.code, 1);
+    let missing = r#"{"path":"/srv/a","is":"missing""#;
+    let only = r#"{"path":"/etc/own","is":"only""#;
+    assert!(found.out.replace(' ', "").contains(missing) && found.out.replace(' ', "").contains(only), "{}", found.out);
+    assert!(!found.out.contains("geheim"), "{}", found.out);
+}
+
+#[test]
+fn what_the_machine_changed_later_stands_apart() {
+    let dir = provisioned("compare-later");
+    dir.write("var/lib/cloud/instances/i-1/sem/config_write_files", "");
+    let earlier = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let file = fs::File::options().write(true).open(dir.0.join("var/lib/cloud/instances/i-1/sem/config_write_files"));
+    file.unwrap().set_modified(earlier).unwrap();
+    dir.write("srv/a", "two\n");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 0 && found.out.contains("  since     /srv/a"), "{}", found.out);
+}
+
+#[test]
+fn machine_without_an_instance_is_an_error() {
+    let dir = TempDir::new("compare-none");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.err.contains("/var/lib/cloud/data/instance-id"), "{}", found.err);
+}
