@@ -71,9 +71,11 @@ fn inputs() -> Vec<Value> {
 }
 
 fn targets() -> impl Iterator<Item = Target> {
-    [("debian", true), ("rhel", true), ("sles", true), ("alpine", false)]
-        .into_iter()
-        .map(|(distro, ip_tool)| Target { distro: Distro::named(distro), ip_tool })
+    [("debian", true), ("rhel", true), ("sles", true), ("alpine", false)].into_iter().map(|(distro, ip_tool)| Target {
+        distro: Distro::named(distro),
+        ip_tool,
+        old_netplan: ip_tool,
+    })
 }
 
 /// Renders for every stack, and checks what holds for any file.
@@ -178,7 +180,7 @@ fn scalars(value: &Value, out: &mut Vec<Value>) {
 
 /// What was written for netplan, read.
 fn text_for_netplan(network: &Network, report: &Problems) -> String {
-    let target = Target { distro: Distro::named("debian"), ip_tool: true };
+    let target = Target { distro: Distro::named("debian"), ip_tool: true, old_netplan: false };
     let renderer = render::by_name("netplan").expect("netplan");
     renderer.files(network, &target, report).first().expect("one file").content.clone()
 }

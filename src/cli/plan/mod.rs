@@ -21,7 +21,8 @@ use findings::Finding;
 use log::LevelFilter;
 use picture::View;
 use secrets::Secrets;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -238,7 +239,12 @@ impl Plan {
             print(&(json::to_string_indented(&value, "  ") + "\n"));
         }
         match &self.html {
-            Some(path) => std::fs::write(path, page::html(&value)).context(|| format!("failed to write {path}")),
+            Some(path) => {
+                let mut options = std::fs::OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(if self.show_secrets { 0o600 } else { 0o666 });
+                let written = options.open(path).and_then(|mut file| file.write_all(page::html(&value).as_bytes()));
+                written.context(|| format!("failed to write {path}"))
+            }
             None => Ok(()),
         }
     }

@@ -29,7 +29,7 @@ pub fn instance(root: &Root, report: &Problems) -> Result<Instance> {
     if !root.is_dir(&state::folder(&instance)) {
         return Err(Error::new(format!("{}: expected the folder of the last instance", state::folder(&instance))));
     }
-    let mut raw = |name: &str| {
+    let raw = |name: &str| {
         let path = format!("{}/{name}", state::folder(&instance));
         report.keep(root.read(&path)).flatten().unwrap_or_default()
     };

@@ -194,7 +194,7 @@ fn network(formats: &[&str], data: &[u8]) {
 
 fn rendered(network: &Network) {
     for renderer in render::RENDERERS {
-        let target = Stack { distro: Distro::named("debian"), ip_tool: true };
+        let target = Stack { distro: Distro::named("debian"), ip_tool: true, old_netplan: false };
         for file in renderer.files(network, &target, &Problems::new()) {
             assert!(file.path.starts_with("/etc/") && !file.path.contains("/../"), "{}", file.path);
             let is_text = |c: char| c == '\n' || c == '\t' || !c.is_control();
