@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+# What `netplan generate` itself runs, without the second that Python takes to start.
+NETPLAN = next((path for path in ["/usr/libexec/netplan/generate", "/lib/netplan/generate"] if Path(path).exists()), None)
 NETWORKD = next((path for path in ["/usr/lib/systemd/systemd-networkd", "/lib/systemd/systemd-networkd"] if Path(path).exists()), None)
 
 
@@ -36,7 +38,7 @@ def lines(name, code, text, root):
 
 
 def netplan(root):
-    code, text = run(["netplan", "generate", "--root-dir", str(root)])
+    code, text = run([*([NETPLAN] if NETPLAN else ["netplan", "generate"]), "--root-dir", str(root)])
     return lines("netplan generate", code, text, root)
 
 
@@ -100,6 +102,16 @@ def nmcli(root):
     return bool(out), out
 
 
+def networkd_said(folder, seconds):
+    """All that networkd says in so many seconds of the files in the folder, in namespaces of its own."""
+    script = (
+        "mount --make-rprivate / && mount -t tmpfs none /etc/systemd/network && mount -t tmpfs none /run/systemd && mkdir -p /run/systemd/netif/links && "
+        f"find {shlex.quote(str(folder))} -type f -exec cp -pt /etc/systemd/network {{}} + && chown systemd-network -R /etc/systemd/network && "
+        f"SYSTEMD_LOG_TARGET=console exec timeout -s KILL {seconds} {NETWORKD}"
+    )
+    return run(["unshare", "-n", "-m", "sh", "-c", script])[1]
+
+
 def networkd_all(roots):
     """What networkd says of the files below several folders, read in one run in namespaces of its own: a list for each folder."""
     said = {number: [] for number in range(len(roots))}
@@ -113,11 +125,10 @@ def networkd_all(roots):
                 copy = Path(folder) / f"{number}-{path.name}"
                 copy.write_text(text)
                 copy.chmod(path.stat().st_mode)
-        script = (
-            "mount --make-rprivate / && mount -t tmpfs none /etc/systemd/network && mount -t tmpfs none /run/systemd && mkdir -p /run/systemd/netif/links && "
-            f"cp -p {shlex.quote(folder)}/* /etc/systemd/network/ && chown systemd-network /etc/systemd/network/* && SYSTEMD_LOG_TARGET=console exec timeout -s KILL 3 {NETWORKD}"
-        )
-        text = run(["unshare", "-n", "-m", "sh", "-c", script])[1] if any(Path(folder).iterdir()) else ""
+        # A machine that is busy takes longer than the first time allowed.
+        text = next((text for seconds in (3, 12, 48) if "Enumeration completed" in (text := networkd_said(folder, seconds))), None)
+        if text is None:
+            raise RuntimeError("networkd did not read the files in 48 seconds")
     for line in text.splitlines():
         found = re.match(r"/etc/systemd/network/(\d+)-(.*)", line)
         # The devices' names are other ones here; what networkd completes by itself is right; some keys are newer than it is.

@@ -271,12 +271,15 @@ fn route(command: &str) -> Option<Value> {
     let program = words.next()?.rsplit('/').next()?;
     let mut out = Map::new();
     let mut v6 = false;
+    // To these commands an address without a prefix is a single host.
+    let mut is_host = program == "ip";
     if !matches!(program, "ip" | "route") {
         return None;
     }
     while let Some(word) = words.next() {
         match word {
-            "route" | "r" | "add" | "-net" | "-host" | "dev" if word != "dev" => {}
+            "route" | "r" | "add" | "-net" | "dev" if word != "dev" => {}
+            "-host" => is_host = true,
             "dev" => drop(words.next()),
             "-A" | "-family" | "-f" => v6 = words.next()? == "inet6",
             "-6" => v6 = true,
@@ -284,12 +287,20 @@ fn route(command: &str) -> Option<Value> {
             "netmask" => drop(out.insert("netmask", words.next()?)),
             "via" | "gw" => drop(out.insert("gateway", words.next()?)),
             "metric" => drop(out.insert("metric", words.next()?)),
-            "default" => drop(out.insert("network", if v6 { "::/0" } else { "0.0.0.0/0" })),
+            "default" => {
+                out.insert("network", if v6 { "::/0" } else { "0.0.0.0/0" });
+                is_host = false;
+            }
             address if address.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') => {
                 out.insert("network", address);
+                is_host &= !address.contains('/');
+                v6 |= address.contains(':');
             }
             _ => return None,
         }
+    }
+    if is_host && !out.contains_key("netmask") && out.contains_key("gateway") {
+        out.insert("prefix", if v6 { "128" } else { "32" });
     }
     (out.contains_key("network") && out.contains_key("gateway")).then(|| out.into())
 }
@@ -327,6 +338,16 @@ mod tests {
         assert_eq!(n.interface("v").unwrap().device_type, DeviceType::Vlan { id: 9, link: "eth1".into() });
         assert_eq!(n.interface("br0").unwrap().members(), ["eth1", "v"]);
         assert_eq!(n.interface("lo").unwrap().device_type, DeviceType::Loopback);
+    }
+
+    #[test]
+    fn a_command_without_a_prefix_means_one_host() {
+        let n = read(
+            "iface a inet static\n address 10.0.0.5/24\n up ip route add 192.0.2.8 via 10.0.0.1\n up route add -host 192.0.2.9 gw 10.0.0.1\n\
+             \x20up ip -6 route add 2001:db8::9 via fe80::1\n up ip route add 198.51.100.0/24 via 10.0.0.1\n up ip route add default via 10.0.0.1\n",
+        );
+        let routes: Vec<String> = n.interface("a").unwrap().all_routes().map(|r| r.to.to_string()).collect();
+        assert_eq!(routes, ["192.0.2.8/32", "192.0.2.9/32", "2001:db8::9/128", "198.51.100.0/24", "0.0.0.0/0"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::GRAMMAR;
 use super::stanza::Stanza;
 use crate::document::{Map, Value};
 use crate::network::mac::{is_mac, plain_mac};
-use crate::network::model::{DeviceType, Interface, Network, is_valid_name};
+use crate::network::model::{DeviceType, Interface, Method, Network, Subnet, is_valid_name};
 use crate::network::parameters::{self, ValueType};
 use crate::network::render::renderer::Unsupported;
 
@@ -117,6 +117,11 @@ fn line(value: &Value) -> Option<String> {
     (!text.is_empty() && !text.chars().any(char::is_control)).then_some(text)
 }
 
+/// Whether the subnet's stanza can have a metric. Those of IPv6 without an address of their own have none (interfaces(5)).
+pub fn has_metric(subnet: &Subnet) -> bool {
+    !subnet.method.is_dhcp6() && !matches!(subnet.method, Method::Dhcp6Stateless | Method::Slaac)
+}
+
 /// Reports the keys that interfaces(5) cannot express. `keeps`: the device is not brought down at shutdown.
 pub fn report(interface: &Interface, keeps: bool, unsupported: &mut Unsupported) {
     let (four, six) = (&interface.dhcp4_overrides, &interface.dhcp6_overrides);
@@ -129,6 +134,7 @@ pub fn report(interface: &Interface, keeps: bool, unsupported: &mut Unsupported)
         ("routing-policy", !interface.rules.is_empty()),
         ("label", interface.subnets.iter().any(|s| s.label.is_some())),
         ("lifetime", interface.subnets.iter().any(|s| s.lifetime.is_some())),
+        ("metric", interface.subnets.iter().any(|s| s.metric.is_some() && !has_metric(s))),
         ("dhcp6-overrides.hostname", six.hostname.is_some()),
         ("dhcp6-overrides.route-metric", six.route_metric.is_some()),
     ];

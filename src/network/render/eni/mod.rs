@@ -161,12 +161,8 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
         "dhcp" if !v6 => stanza.maybe("hostname", interface.dhcp4_overrides.hostname.as_ref()),
         _ => {}
     }
-    let lease_metric = match subnet.method {
-        Method::Dhcp4 => interface.dhcp4_overrides.route_metric,
-        method if method.is_dhcp6() => interface.dhcp6_overrides.route_metric,
-        _ => None,
-    };
-    stanza.maybe("metric", lease_metric.or(subnet.metric));
+    let lease_metric = interface.dhcp4_overrides.route_metric.filter(|_| subnet.method == Method::Dhcp4);
+    stanza.maybe("metric", lease_metric.or(subnet.metric).filter(|_| device::has_metric(subnet)));
     if v6 {
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
     }
@@ -207,7 +203,7 @@ fn name_servers(interface: &Interface, stanzas: &mut [Stanza]) {
 /// Removes from a device's stanzas what ifupdown or the kernel would refuse.
 fn filter(interface: &Interface, stanzas: &mut [Stanza], unsupported: &mut Unsupported) {
     let mut report = |key: &str| unsupported.key(interface, key);
-    let mut filter = Filter::new(GRAMMAR, "iface", &mut report);
+    let mut filter = Filter::new(GRAMMAR, "iface", &report);
     for stanza in stanzas {
         // Parameters are filtered where they are added, by tables of their own.
         let is_filtered = |key: &str| ["bond-", "bridge-"].iter().any(|of| key.starts_with(of));
@@ -218,7 +214,8 @@ fn filter(interface: &Interface, stanzas: &mut [Stanza], unsupported: &mut Unsup
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::testing::files;
+    use crate::base::problem::{Problems, Severity};
+    use crate::network::testing::{files, network, target};
 
     fn body(text: &str) -> String {
         files(&RENDERER, text, "debian")[0].content.strip_prefix(HEADER).unwrap().to_owned()
@@ -287,9 +284,32 @@ mod tests {
             {type: loopback, name: lo, subnets: [{type: loopback, dns_nameservers: [127.0.0.9]}]}]";
         assert_eq!(
             body(text),
-            "\nauto lo\niface lo inet loopback\n    dns-nameservers 127.0.0.9\n\nauto e\niface e inet6 dhcp\n    metric 7\n    mtu 1400\n\n\
+            "\nauto lo\niface lo inet loopback\n    dns-nameservers 127.0.0.9\n\nauto e\niface e inet6 dhcp\n    mtu 1400\n\n\
              iface e inet6 static\n    address ::2/64\n    mtu 1300\n"
         );
+    }
+
+    #[test]
+    fn a_metric_is_either_written_or_reported() {
+        let of = |text: &str| {
+            let report = Problems::new();
+            let files = RENDERER.files(&network(text), &target("debian"), &report);
+            (files[0].content.contains("metric"), report.texts(Severity::Warning).join("; "))
+        };
+        let subnet = |kind: &str| {
+            of(&format!("version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: {kind}, metric: 7}}]}}]"))
+        };
+        let ignored =
+            |key: &str| (false, format!("network configuration: eni cannot express {key} of e; it is ignored"));
+        assert_eq!([subnet("dhcp6"), subnet("ipv6_slaac")], [ignored("metric"), ignored("metric")]);
+        assert_eq!(
+            [subnet("dhcp4"), subnet("static, address: '::2/64', gateway: '::1'")],
+            [(true, String::new()), (true, String::new())]
+        );
+        let lease = |n: u8| {
+            of(&format!("version: 2\nethernets: {{e: {{dhcp{n}: true, dhcp{n}-overrides: {{route-metric: 7}}}}}}"))
+        };
+        assert_eq!([lease(4), lease(6)], [(true, String::new()), ignored("dhcp6-overrides.route-metric")]);
     }
 
     #[test]

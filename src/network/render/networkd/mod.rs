@@ -55,15 +55,18 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         if !grammar::filter(GRAMMAR, &mut sections, 1, |key| unsupported.key(interface, key)) {
             continue;
         }
+        let mut netdev = netdev::sections(interface, unsupported);
+        if let Some((sections, _)) = &mut netdev {
+            // networkd refuses a device without what its kind requires, and what is configured for it would wait for ever.
+            if !grammar::filter(NETDEV, sections, 2, |key| unsupported.key(interface, key)) {
+                continue;
+            }
+        }
         files.push(File {
             owner: Some(OWNER),
             ..File::public(format!("{stem}.network"), ini::write(HEADER, &sections))
         });
-        if let Some((mut sections, secret)) = netdev::sections(interface, unsupported) {
-            // networkd refuses a device without what its kind requires.
-            if !grammar::filter(NETDEV, &mut sections, 2, |key| unsupported.key(interface, key)) {
-                continue;
-            }
+        if let Some((sections, secret)) = netdev {
             files.push(File {
                 owner: Some(OWNER),
                 mode: if secret { 0o600 } else { 0o644 },
@@ -95,6 +98,16 @@ mod tests {
         assert!(!of("{dhcp4: true, mtu: 1400}").contains("UseMTU"));
         assert!(of("{dhcp4: true, dhcp4-overrides: {use-mtu: false}}").contains("UseMTU=no\n"));
         assert!(!of("{dhcp6: true}").contains("UseMTU"));
+    }
+
+    #[test]
+    fn a_refused_device_has_no_file() {
+        let of = |name: &str| {
+            let text = format!("version: 2\nbridges: {{{name}: {{dhcp4: true}}}}\nethernets: {{e: {{dhcp4: true}}}}");
+            let paths = files(&RENDERER, &text, "debian").into_iter().map(|f| f.path);
+            paths.filter(|p| p.contains(name)).count()
+        };
+        assert_eq!([of("bridge789012345"), of("bridge7890123456")], [2, 0]);
     }
 
     #[test]
