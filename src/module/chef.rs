@@ -4,7 +4,8 @@
 //! it with `exec: true`. The files are there before the system starts.
 //!
 //! `install_type` is packages, gems or omnibus, which runs the installer at `omnibus_url`. `validation_cert: system` keeps the
-//! key that the image has. A setting of client.rb that is null is left out of it.
+//! key that the image has. `validation_key` is the path of the key, not its text. A setting of client.rb that is null is left out
+//! of it.
 //!
 //! ```yaml
 //! chef:
@@ -106,6 +107,15 @@ fn check(section: &Map) -> Result<()> {
     }
 }
 
+fn cert(section: &Map) -> Option<String> {
+    text(section, "validation_cert").filter(|cert| !cert.is_empty())
+}
+
+/// Documents from before `validation_key` was a path have the key's text there, and a `validation_cert` that says nothing.
+fn is_key_text(value: &str) -> bool {
+    value.trim_start().starts_with("-----BEGIN")
+}
+
 fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(section) = cx.map("chef") else { return Ok(()) };
     check(section)?;
@@ -118,7 +128,10 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
         migrate(cx, old, new)?;
     }
     let key = text(section, "validation_key").unwrap_or_else(|| VALIDATION_KEY.into());
-    match text(section, "validation_cert").filter(|t| !t.is_empty()).as_deref() {
+    match cert(section).as_deref() {
+        _ if is_key_text(&key) => cx.report.warn(
+            "chef.validation_key: expected the path of a file, not a key: no key is written; its text belongs into validation_cert",
+        ),
         Some("system") if !cx.root.is_file(&key) => {
             cx.report.warn(format_args!("chef.validation_cert: expected a key in {key}: there is no such file"));
         }
@@ -154,7 +167,8 @@ fn write_client_rb(cx: &mut Context, section: &Map) -> Result<()> {
             _ if key == "node_name" => Some(node_name(&cx.instance.instance_id)),
             _ => default.map(str::to_owned),
         };
-        let Some(value) = value.filter(|v| !v.is_empty()) else { continue };
+        let is_text = |v: &str| key == "validation_key" && is_key_text(v);
+        let Some(value) = value.filter(|v| !v.is_empty() && !is_text(v)) else { continue };
         if value.contains(char::is_control) {
             return Err(Error::new(format!("chef.{key}: expected one line of text")));
         }
@@ -169,7 +183,7 @@ fn write_client_rb(cx: &mut Context, section: &Map) -> Result<()> {
         Some(value) => value.is_true(),
         None => true,
     };
-    let has_cert = text(section, "validation_cert").is_some_and(|cert| !cert.is_empty());
+    let has_cert = cert(section).is_some() && values.contains_key("validation_key");
     let path = text(section, "config_path").unwrap_or_else(|| "/etc/chef/client.rb".into());
     let mut lines = String::from("# Created by prepivot\n");
     for (key, name, form, _) in SETTINGS {

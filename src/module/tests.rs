@@ -153,6 +153,28 @@ fn chef_without_its_server_is_not_installed() {
 }
 
 #[test]
+fn chef_takes_no_key_text_for_a_path() {
+    let fixture = Fixture::new("debian");
+    let key = "-----BEGIN RSA PRIVATE KEY-----\\ngeheim\\n-----END RSA PRIVATE KEY-----\\n";
+    for key in [key, "-----BEGIN RSA PRIVATE KEY-----"] {
+        let config =
+            format!("chef: {{server_url: u, validation_name: v, validation_cert: unused, validation_key: \"{key}\"}}");
+        let left = fixture.both(&config, find("chef").unwrap());
+        let said = [left.warnings, left.errors].concat().join("\n");
+        assert!(
+            said.contains("chef.validation_key: expected the path of a file") && !said.contains("geheim"),
+            "{said}"
+        );
+        let names: Vec<_> =
+            std::fs::read_dir(&fixture.dir.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!names.iter().any(|name| name.to_string_lossy().starts_with('-')), "{names:?}");
+        let client = fixture.text("/etc/chef/client.rb");
+        assert!(client.contains("chef_server_url") && !client.contains("validation_key"), "{client}");
+        assert!(!fixture.dir.0.join("etc/chef/validation.pem").exists());
+    }
+}
+
+#[test]
 fn names_of_old_are_known() {
     assert_eq!(find("cc_ubuntu-advantage").unwrap().name, "ubuntu_pro");
     assert_eq!(find(" write-files.py").unwrap().name, "write_files");

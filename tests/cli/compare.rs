@@ -74,6 +74,38 @@ fn what_the_machine_changed_later_stands_apart() {
 }
 
 #[test]
+fn texts_in_the_place_of_paths_stay_hidden() {
+    let dir = provisioned("compare-paths");
+    let long = "geheim".repeat(50);
+    let user_data = format!(
+        "#cloud-config\nlocale: false\nwrite_files:\n- {{path: \"/geheim\\nkey\", content: a}}\n- {{path: /{long}/x, content: a}}\n\
+         - {{path: /srv/open, content: a}}\n"
+    );
+    dir.write("var/lib/cloud/instances/i-1/user-data.txt", user_data.as_str());
+    for verb in ["compare --root ROOT", "compare --root ROOT --json"] {
+        let found = run_in(&dir, verb);
+        assert!(found.code == 1 && found.out.contains("/srv/open"), "{}{}", found.out, found.err);
+        assert!(!(found.out + &found.err).contains("geheim"), "{verb}");
+    }
+}
+
+#[test]
+fn failed_module_of_cloud_init_explains_missing_files() {
+    let dir = provisioned("compare-failed");
+    dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [apt_configure]\n");
+    let user_data = "#cloud-config\nlocale: false\napt: {preserve_sources_list: true, proxy: 'http://192.0.2.1/'}\n";
+    dir.write("var/lib/cloud/instances/i-1/user-data.txt", user_data);
+    dir.write("etc/apt/apt.conf.d/00", "");
+    let path = "/etc/apt/apt.conf.d/90cloud-init-aptproxy";
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.out.contains(&format!("  missing   {path}")), "{}{}", found.out, found.err);
+    let log = "x - log_util.py[WARNING]: Running module apt-configure (<module 'cloudinit' from 'x.py'>) failed\n";
+    dir.write("var/log/cloud-init.log", log);
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 0 && found.out.contains(&format!("  stated    {path} (failed: ")), "{}", found.out);
+}
+
+#[test]
 fn machine_without_an_instance_is_an_error() {
     let dir = TempDir::new("compare-none");
     let found = run_in(&dir, "compare --root ROOT");

@@ -108,11 +108,12 @@ fn alike(path: &str, there: &str, wanted: &str) -> bool {
     if path.ends_with(".json") && documents(|path, text| Some(json::sorted(&json::parse(path, text).ok()?))) {
         return true;
     }
-    lines(there) == lines(wanted)
+    let comments: &[&str] = if path.starts_with("/etc/apt/apt.conf") { &["#", "//"] } else { &["#", ";"] };
+    lines(there, comments) == lines(wanted, comments)
 }
 
 /// The lines that are no comments, sorted, each with single spaces and its words between commas without empty ones.
-fn lines(text: &str) -> Vec<String> {
+fn lines(text: &str, comments: &[&str]) -> Vec<String> {
     let words = |line: &str| {
         let words = line.split_whitespace().map(|word| {
             if word.contains(',') {
@@ -123,7 +124,10 @@ fn lines(text: &str) -> Vec<String> {
         });
         words.collect::<Vec<_>>().join(" ")
     };
-    let is_text = |line: &&str| !line.trim_start().is_empty() && !line.trim_start().starts_with(['#', ';']);
+    let is_text = |line: &&str| {
+        let line = line.trim_start();
+        !line.is_empty() && !comments.iter().any(|start| line.starts_with(start))
+    };
     let mut lines: Vec<String> = text.lines().filter(is_text).map(words).collect();
     lines.sort();
     lines
@@ -140,6 +144,8 @@ mod tests {
         assert_eq!(compared("/a.yaml", "a: {b: \"1\"}\n", "a:\n  b: '1'\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: 1\n", "a: 2\n"), Verdict::Different);
         assert_eq!(compared("/a", "a\n", "a\nb\n"), Verdict::Different);
+        assert_eq!(compared("/etc/apt/apt.conf.d/9", "//x\na \"//b\";\n", "// y\na \"//b\";\n"), Verdict::Alike);
+        assert_eq!(compared("/etc/apt/apt.conf.d/9", "a \"//b\";\n", "a \"//c\";\n"), Verdict::Different);
         // A document appends once, and not again.
         assert_eq!(compared("/a", "x\na\n", "x\na\na\n"), Verdict::Same);
         assert_eq!(compared("/etc/shadow", "u:$6$a$b:9:0::\n", "u:$6$c$d:8:::\n"), Verdict::Alike);

@@ -36,6 +36,10 @@ const NOT_COMPARED: [&str; 7] = [CLOUD_DIR, "/run", "/tmp", "/dev", "/proc", "/s
 /// Where cloud-init's log names the files that it wrote, and the words around each name.
 const LOG: &str = "/var/log/cloud-init.log";
 const WRITING: (&str, &str) = ("Writing to ", " - ");
+/// What its log says of a module that failed: the module's name is between them.
+const FAILED: (&str, &str) = ("Running module ", ") failed");
+/// The longest path that is printed, in bytes.
+const LONGEST_SHOWN: usize = 256;
 /// Files by which paths are made by which module, for people.
 const MODULES: [(&str, &str); 17] = [
     ("/etc/netplan/", "network"),
@@ -143,6 +147,12 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     let intended = root.intended();
     let made: BTreeSet<&str> = intended.iter().map(Change::path).collect();
     let mut paths: Vec<Compared> = intended.iter().filter_map(|change| one(&disk, change, finished)).collect();
+    let failed = failed_modules(&disk);
+    for compared in paths.iter_mut().filter(|compared| compared.how == How::Missing) {
+        if failed.contains(module(&compared.path)) {
+            compared.how = How::Stated("failed", "cloud-init's module failed, by its log");
+        }
+    }
     for path in written_by_cloud_init(&disk) {
         if !made.contains(path.as_str()) && is_compared(&path) && disk.lstat(&path).is_some() {
             // A file that prepivot has read and left as it is, because there is nothing to change.
@@ -152,6 +162,7 @@ pub fn compare(path: &Path) -> Result<Comparison> {
         }
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
+    paths.iter_mut().for_each(|compared| hide(&mut compared.path));
     let notes = boot.errors_and_warnings();
     Ok(Comparison { instance_id: instance.instance_id, source: instance.source, paths, notes })
 }
@@ -172,6 +183,23 @@ fn written_by_cloud_init(disk: &Root) -> BTreeSet<String> {
     let text = disk.text_at_most(LOG, crate::root::MAX_READ);
     let path = |line: &str| line.split_once(WRITING.0)?.1.split_once(WRITING.1).map(|(path, _)| path.to_owned());
     text.lines().filter_map(path).filter(|path| path.starts_with('/')).collect()
+}
+
+/// The modules that cloud-init's log says failed, with `_` in their names.
+fn failed_modules(disk: &Root) -> BTreeSet<String> {
+    let text = disk.text_at_most(LOG, crate::root::MAX_READ);
+    let name = |line: &str| {
+        let rest = line.split_once(FAILED.0)?.1;
+        rest.ends_with(FAILED.1).then(|| rest.split(' ').next().unwrap_or_default().replace('-', "_"))
+    };
+    text.lines().filter_map(name).collect()
+}
+
+/// A document may have a text in the place of a path, which may be a secret: such a path is not shown.
+fn hide(path: &mut String) {
+    if path.len() > LONGEST_SHOWN || path.contains(char::is_control) {
+        *path = format!("(a path of {} bytes, which is not shown)", path.len());
+    }
 }
 
 /// Compares one path. None: it is not compared.
