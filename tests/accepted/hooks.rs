@@ -359,11 +359,16 @@ fn every_image_gets_trust_policy_and_keys_only() {
     let hook = script("initramfs/hook")
         .replace(". /usr/share/initramfs-tools/hook-functions", "")
         .replace("[ -x /usr/bin/prepivot ]", "true");
-    let functions = "copy_exec() { :; }; copy_file() { echo \"$2\"; }";
-    assert_eq!(run("sh", &format!("{functions}\n{hook}")), whole);
+    // With what a policy measures into.
+    let expected: Vec<String> = whole.into_iter().chain(["modules tpm_tis tpm_crb".to_owned()]).collect();
+    let functions = "copy_exec() { :; }; copy_file() { echo \"$2\"; }; manual_add_modules() { echo \"modules $*\"; }";
+    assert_eq!(run("sh", &format!("{functions}\n{hook}")), expected);
 
-    let functions = "add_file() { echo \"$1\"; }; add_binary() { :; }; add_runscript() { :; }";
-    assert_eq!(run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot"))), whole);
+    let functions = "add_file() { echo \"$1\"; }; add_binary() { :; }; add_runscript() { :; }; \
+        add_module() { printf %s\\\\n \"module $1\"; }";
+    let made = run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot")));
+    let (modules, files): (Vec<String>, Vec<String>) = made.into_iter().partition(|line| line.starts_with("module "));
+    assert_eq!((files.as_slice(), modules.len()), (&expected[..3], 2), "{modules:?}");
 }
 
 /// In a systemd image only a unit with the condition may leave the way to the pivot.

@@ -21,8 +21,7 @@ use findings::Finding;
 use log::LevelFilter;
 use picture::View;
 use secrets::Secrets;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -239,14 +238,18 @@ impl Plan {
             print(&(json::to_string_indented(&value, "  ") + "\n"));
         }
         match &self.html {
-            Some(path) => {
-                let mut options = std::fs::OpenOptions::new();
-                options.write(true).create(true).truncate(true).mode(if self.show_secrets { 0o600 } else { 0o666 });
-                let written = options.open(path).and_then(|mut file| file.write_all(page::html(&value).as_bytes()));
-                written.context(|| format!("failed to write {path}"))
-            }
+            Some(path) => self.write(path, &page::html(&value)).context(|| format!("failed to write {path}")),
             None => Ok(()),
         }
+    }
+
+    /// Writes the page. One with secrets is its owner's alone before they are in it.
+    fn write(&self, path: &str, page: &str) -> std::io::Result<()> {
+        if self.show_secrets {
+            std::fs::write(path, "")?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        }
+        std::fs::write(path, page)
     }
 
     /// Makes a seed of one file of user-data and what goes with it. Returns the documents.

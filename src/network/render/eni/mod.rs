@@ -203,7 +203,7 @@ fn name_servers(interface: &Interface, stanzas: &mut [Stanza]) {
 /// Removes from a device's stanzas what ifupdown or the kernel would refuse.
 fn filter(interface: &Interface, stanzas: &mut [Stanza], unsupported: &mut Unsupported) {
     let mut report = |key: &str| unsupported.key(interface, key);
-    let mut filter = Filter::new(GRAMMAR, "iface", &report);
+    let mut filter = Filter::new(GRAMMAR, "iface", &mut report);
     for stanza in stanzas {
         // Parameters are filtered where they are added, by tables of their own.
         let is_filtered = |key: &str| ["bond-", "bridge-"].iter().any(|of| key.starts_with(of));
