@@ -30,6 +30,7 @@ mod ovf;
 mod rbx_cloud;
 mod scaleway;
 mod smart_os;
+mod tencent_cloud;
 mod up_cloud;
 mod vmware;
 mod vultr;

@@ -372,6 +372,7 @@ pub static SOURCES: &[&Source] = &[
     &akamai::SOURCE.in_build(28),
     &wsl::SOURCE.in_build(29),
     &cloud_cix::SOURCE.in_build(30),
+    &tencent_cloud::SOURCE.in_build(31),
     &none::SOURCE.included(u8::MAX, true),
 ];
 
