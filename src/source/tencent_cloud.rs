@@ -19,12 +19,7 @@ pub static SOURCE: Source = Source {
     name: "TencentCloud",
     marks: &[Mark::vendor("Tencent Cloud")],
     service: Some(service_job),
-    settings: &[
-        ("metadata_url", "address of the service, instead of http://169.254.0.23"),
-        MAX_WAIT,
-        TIMEOUT,
-        RETRIES,
-    ],
+    settings: &[("metadata_url", "address of the service, instead of http://169.254.0.23"), MAX_WAIT, TIMEOUT, RETRIES],
     docs: "Tencent Cloud CVM, which cloud-init has no datasource for. Read from http://169.254.0.23, the address of \
         metadata.tencentyun.com, which needs no name server. The first interface has DHCP. Without a host name in the metadata, \
         the instance-id is it.",

@@ -68,7 +68,7 @@ pub fn added(root: &mut Root, machine: &Machine, path: &str) -> Vec<String> {
         let late = root.is_live()
             && source::named(&stored.source).is_some_and(|source| source.hotplug.learns_addresses_singly);
         for _ in 0..if late { times } else { 0 } {
-            commit(root, &mut boot.report);
+            commit(root, &boot.report);
             std::thread::sleep(Duration::from_secs(wait));
             match refresh::again(root, boot, &stored, refresh::BUDGET) {
                 Some(Ok(found)) if found.network != stored.network && device.is_in(&found) => {
@@ -112,10 +112,10 @@ fn run(
     real_root::configure(root, &mut boot, &instance);
     let done = work(root, &mut boot, &instance);
     boot.report.keep(done);
-    commit(root, &mut boot.report);
+    commit(root, &boot.report);
     boot.log();
     boot.report.keep(append_log(root, &logging::take()));
-    commit(root, &mut boot.report);
+    commit(root, &boot.report);
     boot.errors()
 }
 

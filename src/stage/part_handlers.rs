@@ -235,8 +235,7 @@ mod tests {
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             let mut fetch = |_: &crate::userdata::Include<'_>| Ok(crate::userdata::Fetched::Later);
             let empty = Value::Map(Map::new());
-            let (_, consumed) =
-                super::super::config::consume(&boot.image, &instance, &empty, &mut boot.report, &mut fetch);
+            let (_, consumed) = super::super::config::consume(&boot.image, &instance, &empty, &boot.report, &mut fetch);
             run(&mut root, &mut boot, &instance, &consumed);
             assert_eq!(boot.errors(), [""; 0]);
             warnings = boot.errors_and_warnings();

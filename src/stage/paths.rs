@@ -67,7 +67,7 @@ mod tests {
         let mut boot = Boot::new(root, &machine, &Options::default(), &Nothing);
         boot.image.config = yaml::parse("t", &format!("system_info: {{paths: {paths}}}")).unwrap();
         link(root, &mut boot);
-        commit(root, &mut boot.report);
+        commit(root, &boot.report);
         boot.errors_and_warnings()
     }
 

@@ -167,7 +167,7 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration)
 /// A file cannot be written, or the network program fails.
 pub fn store(root: &mut Root, boot: &mut Boot, instance: Instance) -> Result<(Instance, Option<&'static Renderer>)> {
     let instance = store_instance(root, boot, instance)?;
-    let applied = network::apply(root, boot.machine, &boot.image, &instance, &mut boot.report)?;
+    let applied = network::apply(root, boot.machine, &boot.image, &instance, &boot.report)?;
     let renderer = applied.as_ref().map(|a| a.renderer);
     let changed = renderer.filter(|_| has_new_network(root));
     network::write_json(root, &instance, applied)?;
@@ -179,7 +179,7 @@ pub fn store(root: &mut Root, boot: &mut Boot, instance: Instance) -> Result<(In
 fn store_instance(root: &mut Root, boot: &mut Boot, mut instance: Instance) -> Result<Instance> {
     instance.machine_uuid = boot.machine.uuid();
     source::describe(&mut instance);
-    let verdict = trust::check(&boot.image.trust, root, boot.machine, &mut instance, true, &mut boot.report);
+    let verdict = trust::check(&boot.image.trust, root, boot.machine, &mut instance, true, &boot.report);
     let refused = Problems::new();
     verdict.problems.iter().for_each(|problem| refused.error(problem));
     refused.into_result()?;

@@ -73,7 +73,7 @@ impl Before {
         if noted.is_empty() && !is_left {
             return before;
         }
-        commit(root, &mut boot.report);
+        commit(root, &boot.report);
         boot.report.keep(root.remove(FileHalves::PATH));
         if is_left {
             log::info!("the last boot was cut off: files are written again after the user's commands");
@@ -159,7 +159,7 @@ mod tests {
         run.stage(Stage::Network, Half::BeforePivot);
         let halves = run.into_noted().unwrap();
         note(&mut root, &instance, halves).unwrap();
-        commit(&mut root, &mut boot.report);
+        commit(&mut root, &boot.report);
         let errors = boot.errors();
         assert!(errors.len() == 1 && errors[0].contains("\"late\" is not known here"), "{errors:?}");
         let mut status = Status::new();
@@ -213,7 +213,7 @@ mod tests {
         let is_set = |root: &Root| root.text("/etc/ssh/sshd_config").contains("PasswordAuthentication yes\n");
         assert!(is_set(&root));
         for is_first in [true, false] {
-            commit(&mut root, &mut boot.report);
+            commit(&mut root, &boot.report);
             dir.write("etc/ssh/sshd_config", "Port 2222\n");
             let before = Before::look(&mut root, &mut boot, &instance);
             Run::new(&mut root, &mut boot, &instance).after(before).stage(Stage::Network, Half::Running);

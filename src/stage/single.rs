@@ -31,10 +31,10 @@ pub fn run(
     boot.report.absorb(recovered);
     real_root::configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).single(module, frequency, arguments);
-    commit(root, &mut boot.report);
+    commit(root, &boot.report);
     boot.log();
     boot.report.keep(append_log(root, &logging::take()));
-    commit(root, &mut boot.report);
+    commit(root, &boot.report);
     root.run_at_end().iter().for_each(|e| boot.report.error(e));
     boot.errors()
 }

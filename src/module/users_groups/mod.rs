@@ -244,7 +244,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         }
         for key in ["doas", "sudo"] {
             let Some(rules) = self.config.get(key).filter(|v| is_truthy(v)) else { continue };
-            let (root, report) = (&mut *self.context.root, &*self.context.report);
+            let (root, report) = (&mut *self.context.root, self.context.report);
             let result = if key == "doas" {
                 sudoers::add_doas(root, self.name, rules, report)
             } else {
@@ -469,7 +469,7 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
     }
 
     fn authorize(&mut self, user: &User, keys: &[String], options: Option<&str>) {
-        let (root, report) = (&mut *self.context.root, &*self.context.report);
+        let (root, report) = (&mut *self.context.root, self.context.report);
         let result = authorized_keys::add(root, self.rules, user, keys, options, report);
         self.keep(result);
     }

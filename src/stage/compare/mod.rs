@@ -127,7 +127,7 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     let mut root = Root::open(path, Use::Plan)?;
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
-    let instance = cached::instance(&root, &mut boot.report)?;
+    let instance = cached::instance(&root, &boot.report)?;
     for name in OF_INSTANCE {
         root.remove(&format!("{CLOUD_DIR}/{name}"))?;
     }
@@ -137,7 +137,7 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     root.watch();
     provision::provision(&mut root, &mut boot, &instance, true);
     root.enter(Stage::Network);
-    provision::later_files(&mut root, &instance, &mut boot.report);
+    provision::later_files(&mut root, &instance, &boot.report);
     for stage in Stage::WITH_MODULES {
         root.enter(stage);
         Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Running);

@@ -131,7 +131,7 @@ impl<'a, 'b> Run<'a, 'b> {
     fn rerun_changed(&mut self) {
         let mut before = std::mem::take(&mut self.before);
         if !before.is_empty() {
-            commit(self.root, &mut self.boot.report);
+            commit(self.root, &self.boot.report);
             let is_other = self.follow_image(Stage::Network) || before.has_other_configuration;
             for stage in Stage::WITH_MODULES {
                 self.boot.turn_to(stage);
@@ -152,7 +152,7 @@ impl<'a, 'b> Run<'a, 'b> {
     fn rerun(&mut self, entry: &Entry, first: FileHalf) {
         let Some(handler) = entry.module.before_pivot else { return };
         // Its warnings were reported in the first run.
-        let known = std::mem::take(&mut self.boot.report);
+        let known = self.boot.report.take();
         let done = self.with_context_of(&entry.args, true, handler);
         self.boot.report = known;
         match done {
@@ -161,7 +161,7 @@ impl<'a, 'b> Run<'a, 'b> {
             Err(e) => self.boot.report.error(format_args!("module {} failed: {e}", entry.module.name)),
         }
         self.boot.log();
-        commit(self.root, &mut self.boot.report);
+        commit(self.root, &self.boot.report);
     }
 
     /// Whether none of the user's commands runs before the network stage's modules: one may prepare what they
