@@ -177,7 +177,7 @@ fn run(case: &Value, dir: &Path) -> Result<Report, String> {
     write(dir, "etc/cloud/ds-identify.cfg", &settings);
     let root = Root::open(dir, Use::Plan).map_err(|e| e.to_string())?;
     let machine = Machine::read(dir);
-    let image = Image::read(&root, &machine, &mut prepivot::base::problem::Problems::new());
+    let image = Image::read(&root, &machine, &prepivot::base::problem::Problems::new());
     let Mocks { virt, kernel, environment, filesystems, guestinfo } = mocks;
     let guestinfo = guestinfo.map(|values| Guestinfo::new(move |key| values.get(key).cloned()));
     let platform = Platform { virt, kernel, environment, filesystems, guestinfo };

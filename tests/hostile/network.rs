@@ -270,8 +270,8 @@ fn read_back(network: &Network) {
             // netplan got it whole: nothing is lost.
             assert_eq!(canonical(network), canonical(&back));
         }
-        let mut again = Problems::new();
-        assert_eq!(text_for_netplan(&back, &mut again), text, "what netplan takes is left as it is");
+        let again = Problems::new();
+        assert_eq!(text_for_netplan(&back, &again), text, "what netplan takes is left as it is");
         assert_eq!(again.texts(Severity::Warning), [""; 0]);
         return;
     }
