@@ -30,6 +30,7 @@ use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Root, Stage};
 use crate::system::Context;
+use std::collections::BTreeSet;
 
 pub static MODULE: Module = Module {
     name: "ca_certs",
@@ -135,7 +136,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
         Some(one @ Value::String(_)) => vec![one],
         Some(other) => return Err(wrong("ca_certs.trusted", "a list of certificates", other)),
     };
-    let mut names = Vec::new();
+    let mut names = BTreeSet::new();
     for (i, value) in trusted.iter().enumerate() {
         let Some(certificate) = value.as_str() else {
             cx.report.warn(wrong(&format!("ca_certs.trusted: entry {}", i + 1), "a certificate in PEM", value));
@@ -143,7 +144,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
         };
         let name = format!("{PREFIX}{}.{}", i + 1, places.suffix);
         cx.root.write(&format!("{}/{name}", places.local), certificate, Attr::root(0o644))?;
-        names.push(name);
+        names.insert(name);
     }
     // Certificates of the disk's previous instance.
     for name in cx.root.list(places.local) {
