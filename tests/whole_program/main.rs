@@ -11,6 +11,7 @@
 //! `BLESS=1 cargo test --test whole_program` writes what is found as what is expected: read the difference before you keep it.
 
 mod calls;
+mod circumstances;
 mod failed_sync;
 mod full_disk;
 mod read_only;
