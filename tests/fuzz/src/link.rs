@@ -38,7 +38,7 @@ fn answer(mac: [u8; 6], odd: u8, message: &[u8]) -> Vec<u8> {
 /// Makes the checksum of IP's header right, whatever length it claims.
 fn sum_header(frame: &mut [u8]) {
     let Some(ip) = frame.get_mut(14..) else { return };
-    let length = (usize::from(ip.first().copied().unwrap_or(0) & 15) * 4).min(ip.len());
+    let length = usize::from(ip.first().copied().unwrap_or(0) & 15) * 4;
     let Some(header) = ip.get_mut(..length).filter(|header| header.len() >= 20) else { return };
     header[10..12].fill(0);
     let mut sum: u32 = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
