@@ -165,7 +165,7 @@ IFCFG = [
     (r"IPADDR6(_\d+)?|IPV6ADDR", address(6, True)), (r"IPADDR\d*|NETMASK\d*|GATEWAY\d*|ADDRESS\d+", address(4, False)),
     (r"IPV6ADDR_SECONDARIES", lambda text: all(address(6, True)(one) for one in text.split())), (r"IPV6_DEFAULTGW", address(6, False)), (r"DNS\d", address(0, False)),
     (r"MTU|IPV6_MTU", number(0, 2**32 - 1)), (r"METRIC\d*|IPV[46]_ROUTE_METRIC|DHCLIENT_ROUTE_PRIORITY", number(0, 2**32 - 1)), (r"VLAN_ID", number(0, 4095)),
-    (r"HWADDR|MACADDR|LLADDR", MAC), (r"DEVICE|PHYSDEV|ETHERDEVICE|MASTER|BONDING_SLAVE_?\d+", DEVICE),
+    (r"MACADDR|LLADDR", MAC), (r"HWADDR", lambda text: MAC(text.replace("-", ":"))), (r"DEVICE|PHYSDEV|ETHERDEVICE|MASTER|BONDING_SLAVE_?\d+", DEVICE),
     (r"ONBOOT|USERCTL|BONDING_MASTER|STP|SLAVE|VLAN|CONNECTED_MODE|IPV6INIT|DHCPV6C|IPV6_FAILURE_FATAL|IPV6_FORCE_ACCEPT_RA|IPV6_AUTOCONF|DEFROUTE|"
      r"DHCLIENT_SET_DEFAULT_ROUTE|DHCP_SEND_HOSTNAME|PEERDNS|PEERROUTES|IPV6_PEERDNS|IPV6_PEERROUTES|NETWORKING|NETWORKING_IPV6", YES_NO),
     (r"BRIDGE", lambda text: text == "yes" or DEVICE(text)), (r"TYPE", word("Bond", "Bridge", "Ethernet", "InfiniBand")), (r"BRIDGE_STP", word("on", "off")),
