@@ -22,7 +22,7 @@
 //! | `tunnelkey` | a number or an IPv4 address |
 //! | `device` | a name that a network device can have |
 //! | `ifname`, `netdev` | a name or pattern that systemd takes; a name that it takes for a device of its own |
-//! | `span` | a time: a number of seconds, or of `ms` |
+//! | `span` | a time: a number, also of `s` or `ms` |
 //! | `a\|b` | one of these words; `bool` and ranges may be among them |
 //! | a kind and `*`, or `;` | such values with spaces between them, or with a semicolon after each |
 
@@ -131,7 +131,10 @@ pub fn fits(kind: &str, text: &str) -> bool {
         "device" => is_name(text),
         "ifname" => is_ifname(text),
         "netdev" => is_name(text) && is_ifname(text),
-        "span" => text.strip_suffix("ms").unwrap_or(text).parse::<u32>().is_ok(),
+        "span" => {
+            let number = ["ms", "s"].iter().find_map(|unit| text.strip_suffix(unit)).unwrap_or(text);
+            number.parse::<f32>().is_ok() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        }
         _ => kind.split('|').any(|one| match one.split_once("..") {
             Some((least, most)) => text.parse::<u64>().is_ok_and(|number| {
                 number >= least.parse().unwrap_or(0) && most.parse().is_ok_and(|most: u64| number <= most)
@@ -229,6 +232,8 @@ mod tests {
             ("ifname", "en*", "7"),
             ("netdev", "eth0.5", "ü"),
             ("span", "150ms", "1h"),
+            ("span", "1.5s", "-1"),
+            ("span", "20", "inf"),
             ("one|two", "two", "one|two"),
             ("bool|two", "no", "one"),
             ("..2|two", "2", "3"),
