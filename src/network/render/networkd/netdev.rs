@@ -2,6 +2,7 @@
 
 use crate::document::{Map, Value};
 use crate::network::address::Ip;
+use crate::network::mac::plain_mac;
 use crate::network::model::{DeviceType, Interface, Network, is_tunnel_by_v6};
 use crate::network::parameters::{self, Parameter, ValueType};
 use crate::network::render::ini::Section;
@@ -34,7 +35,7 @@ pub fn sections(interface: &Interface, unsupported: &mut Unsupported) -> Option<
     };
     let mut device = section("NetDev", &[("Name", interface.name.clone()), ("Kind", kind.into())]);
     device.maybe("MTUBytes", interface.mtu);
-    device.maybe("MACAddress", interface.mac.as_ref().map(|m| m.to_ascii_lowercase()));
+    device.maybe("MACAddress", interface.mac.as_deref().map(plain_mac));
     Some(([vec![device], own].concat(), secret))
 }
 
