@@ -15,9 +15,6 @@ use std::time::Duration;
 /// hold them open.
 const PIPES_END: Duration = Duration::from_secs(1);
 
-/// The usual folders of programs; the first that has a program takes precedence.
-pub const PROGRAM_FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-
 /// A command to run in the real root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
@@ -275,14 +272,6 @@ impl Root {
     /// The programs that may be run to find out facts: the running system's if this is its root, else none.
     pub fn tools(&self) -> Tools {
         if self.is_live() { Tools::of_this_system() } else { Tools::none() }
-    }
-
-    /// Where a program is: in the first of the usual folders that has it.
-    pub fn which(&self, program: &str) -> Option<String> {
-        PROGRAM_FOLDERS
-            .iter()
-            .map(|folder| format!("{folder}/{program}"))
-            .find(|path| self.stat(path).is_some_and(|s| s.kind == super::Kind::File && s.attr.mode & 0o111 != 0))
     }
 }
 

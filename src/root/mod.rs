@@ -13,6 +13,7 @@ mod device;
 mod disk;
 mod edit;
 mod folders;
+pub mod installed;
 mod intended;
 mod journal;
 mod layout;
@@ -33,7 +34,7 @@ mod swap;
 mod watch;
 
 pub use change::{Change, Over};
-pub use command::{Command, Output, PROGRAM_FOLDERS, Programs};
+pub use command::{Command, Output, Programs};
 pub use content::Content;
 pub use device::{Steps, Write};
 pub use disk::is_in_memory;
@@ -47,7 +48,7 @@ pub use watch::PathState;
 
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
-use crate::machine::{Cmdline, Distro, Machine};
+use crate::machine::{Cmdline, Machine};
 use disk::Disk;
 use record::Entry;
 use resolve::Resolved;
@@ -270,9 +271,9 @@ impl Root {
         self.unmounted.iter().any(|point| point == "usr")
     }
 
-    /// Whether the kernel is in FIPS mode, in which some kinds of keys must not be used.
-    pub fn is_in_fips_mode(&self) -> bool {
-        self.cmdline.value("fips") == Some("1") || self.text("/proc/sys/crypto/fips_enabled").trim() == "1"
+    /// The kernel command line. Empty unless the root is this machine's.
+    pub fn cmdline(&self) -> &Cmdline {
+        &self.cmdline
     }
 
     /// Whether this is a plan, which writes nothing: `prepivot plan`.
@@ -384,19 +385,6 @@ impl Root {
                 String::new()
             }
         }
-    }
-
-    /// The text of os-release(5): the administrator's file, or else the vendor's. Raspberry Pi OS of 64 bits has Debian's, and a
-    /// file of its own beside it: its ID comes first then (cloud-init 26.2, util.py, `get_linux_distro`).
-    pub fn os_release(&self) -> String {
-        let own = self.text("/etc/os-release");
-        let text = if own.is_empty() { self.text("/usr/lib/os-release") } else { own };
-        if self.exists("/etc/rpi-issue") { format!("ID=raspberry-pi-os\n{text}") } else { text }
-    }
-
-    /// The distribution by [`Root::os_release`].
-    pub fn distro(&self) -> Distro {
-        Distro::of_os_release(&self.os_release())
     }
 
     /// The target of a symbolic link.

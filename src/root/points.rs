@@ -5,9 +5,10 @@
 //! partitions of the root's disk (systemd-gpt-auto-generator(8)), and ostree's /var.
 
 use super::disk::is_in_memory;
+use super::installed::{self, UNIT_FOLDERS};
 use super::layout::{KEPT_STATE, STATE, is_below, is_volatile};
 use super::mounts::unescape;
-use super::{Kind, Root, Use};
+use super::{Root, Use};
 use crate::base::error::{Context, Result};
 use crate::machine::credentials;
 use rustix::fd::AsRawFd;
@@ -16,10 +17,6 @@ use rustix::mount::{OpenTreeFlags, mount_bind, open_tree};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's. The last two are the
-/// same folder on merged-/usr systems.
-const UNIT_FOLDERS: [&str; 4] =
-    ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 /// Partition types that are mounted without a line in fstab, and their mount points (systemd-gpt-auto-generator(8)).
 const PARTITIONS: [(&str, &str); 4] = [
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "home"),
@@ -61,13 +58,6 @@ pub(super) fn find(root: &mut Root) {
 }
 
 impl Root {
-    /// The folders of the root's units, each once: those of the administrator and those of the vendor.
-    pub fn unit_folders(&self) -> (&'static str, Vec<&'static str>) {
-        let [own, vendor @ .., lib] = UNIT_FOLDERS;
-        let is_own = |path: &str| self.lstat(path).is_some_and(|s| s.kind == Kind::Dir);
-        (own, vendor.into_iter().chain(Some(lib).filter(|_| is_own("/lib"))).collect())
-    }
-
     /// In the running system: if the state's file system is in memory, bind mounts the copy that is kept on
     /// the disk over it.
     ///
@@ -207,7 +197,7 @@ impl Points<'_> {
     /// (systemd.unit(5), RequiresMountsFor=).
     fn units(&mut self) {
         let mut seen = BTreeSet::new();
-        let (own, vendor) = self.root.unit_folders();
+        let (own, vendor) = installed::unit_folders(self.root);
         for folder in std::iter::once(own).chain(vendor) {
             for name in self.root.list(folder).into_iter().filter(|name| name.ends_with(".mount")) {
                 let text = self.root.text(&format!("{folder}/{name}"));

@@ -2,6 +2,7 @@
 //! root. Files created in the running system get their labels with the commit; otherwise they would keep those of their temporary
 //! names.
 
+use super::installed;
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
 use super::{Attr, Change, Command, Kind, Node, Output, Root, is_on_disk, run_dir};
 use crate::base::error::Result;
@@ -107,13 +108,14 @@ impl Root {
         }
         // Both take patterns, one on a line.
         let paths = paths.iter().filter(|path| !path.contains('\n'));
-        let (program, arguments, lines): (_, &[&str], String) = if let Some(program) = self.which("restorecon") {
-            (program, &["-i", "-f", "-"], paths.map(|path| pattern(path) + "\n").collect())
-        } else if let Some(program) = self.which("systemd-tmpfiles") {
-            (program, &["--create", "-"], paths.map(|path| line(path)).collect())
-        } else {
-            return;
-        };
+        let (program, arguments, lines): (_, &[&str], String) =
+            if let Some(program) = installed::which(self, "restorecon") {
+                (program, &["-i", "-f", "-"], paths.map(|path| pattern(path) + "\n").collect())
+            } else if let Some(program) = installed::which(self, "systemd-tmpfiles") {
+                (program, &["--create", "-"], paths.map(|path| line(path)).collect())
+            } else {
+                return;
+            };
         let argv = [program.as_str()].into_iter().chain(arguments.iter().copied());
         let command = Command::new(argv).stdin(lines).limit(LIMIT).with_errors();
         let why = match self.execute(command, true) {

@@ -482,13 +482,13 @@ fn forgets_unchanged_files_but_no_removals() {
 fn reads_the_vendors_os_release_without_etcs() {
     let dir = TempDir::new("os-release");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-    assert_eq!(root.distro().name, "unknown");
+    assert_eq!(installed::distro(&root).name, "unknown");
     root.write("/usr/lib/os-release", "ID=fedora\n", Attr::root(0o644)).unwrap();
-    assert_eq!(root.distro().name, "fedora");
+    assert_eq!(installed::distro(&root).name, "fedora");
     root.write("/etc/os-release", "ID=debian\n", Attr::root(0o644)).unwrap();
-    assert_eq!(root.distro().name, "debian");
+    assert_eq!(installed::distro(&root).name, "debian");
     root.write("/etc/rpi-issue", "Raspberry Pi reference 2025-10-01\n", Attr::root(0o644)).unwrap();
-    assert_eq!(root.distro().name, "raspberry-pi-os");
+    assert_eq!(installed::distro(&root).name, "raspberry-pi-os");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalStage, Origin};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Command, Root, Stage, installed};
 use crate::source::{self, MetadataOf};
 use crate::userdata::{Fetched, Include};
 use std::borrow::Cow;
@@ -210,7 +210,8 @@ fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance,
 fn start_background(root: &mut Root) -> Result<()> {
     let program = std::env::current_exe().context(|| "failed to find this program")?.display().to_string();
     // With the lowest priority that the system can set.
-    let idle: &[&str] = if root.which("chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
+    let idle: &[&str] =
+        if installed::which(root, "chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
     let argv = idle.iter().map(|word| (*word).to_owned()).chain([program, "background".to_owned()]);
     root.start(Command::new(argv))
 }
