@@ -16,6 +16,7 @@ mod folders;
 pub mod installed;
 mod intended;
 mod journal;
+mod large;
 mod layout;
 mod lock;
 mod log_file;
@@ -30,7 +31,6 @@ pub mod run_dir;
 mod stage;
 mod staged;
 mod staging;
-mod swap;
 mod watch;
 
 pub use change::{Change, Over};
@@ -174,8 +174,6 @@ pub struct Root {
     programs: Option<Programs>,
     /// Commands for the end of the stage, each with its condition.
     at_end: Vec<(Option<Command>, Command)>,
-    /// How many rounds of hashing the passwords of this run have taken: one limit for all modules.
-    pub hash_rounds: u32,
     /// Paths that were used since [`Root::watch`]; None: not recorded.
     watched: RefCell<Option<BTreeSet<String>>>,
 }
@@ -237,7 +235,6 @@ impl Root {
             commands: Vec::new(),
             programs: None,
             at_end: Vec::new(),
-            hash_rounds: 0,
             watched: RefCell::default(),
         };
         if root.has_run() {
