@@ -427,7 +427,7 @@ impl Root {
             }
             match &change {
                 Change::Write { content, attr, over: Over::Replace, .. } => {
-                    self.note_created(&change);
+                    self.labels.note_created(&self.disk, &change);
                     let target = self.disk.target(change.resolved(), &mut outcome.last);
                     match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
                         Ok(()) => self.done.push(change.path().to_owned()),
@@ -511,7 +511,7 @@ impl Root {
     }
 
     pub(super) fn one(&mut self, change: Change, outcome: &mut Outcome) {
-        self.note_created(&change);
+        self.labels.note_created(&self.disk, &change);
         match self.disk.apply(&change, &mut outcome.last) {
             Ok(()) if matches!(change, Change::Remove { .. }) => {}
             Ok(()) => self.done.push(change.path().to_owned()),

@@ -44,7 +44,7 @@ impl Root {
     /// The device is in use, or a write fails. Steps before the failed one stay written; later ones are not
     /// begun.
     pub fn write_device(&mut self, path: &str, steps: &[Vec<Write>], exclusive: bool, shown: Command) -> Result<()> {
-        self.record_command(&shown);
+        self.commands.record(&shown);
         if self.is_plan() {
             return Ok(());
         }

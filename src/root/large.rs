@@ -27,7 +27,7 @@ impl Root {
             return Err(Error::new(format!("failed to make {path}: its file system is not mounted")));
         }
         self.make_parents(&resolved, path)?;
-        shown.iter().for_each(|command| self.record_command(command));
+        shown.iter().for_each(|command| self.commands.record(command));
         if !self.is_live() {
             return Ok(());
         }

@@ -49,8 +49,10 @@ pub use watch::PathState;
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use crate::machine::{Cmdline, Machine};
+use command::Commands;
 use disk::Disk;
 use record::Entry;
+use relabel::Labels;
 use resolve::Resolved;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,7 +134,6 @@ enum Node {
 pub struct Root {
     disk: Disk,
     usage: Use,
-    stage: Stage,
     nodes: BTreeMap<String, Node>,
     /// What they cost of the stage's budget.
     held: usize,
@@ -159,21 +160,12 @@ pub struct Root {
     recovered: bool,
     /// Paths that commits have written.
     done: Vec<String>,
-    /// Whether what is created needs an SELinux label.
-    sets_labels: bool,
-    /// Created paths still without an SELinux label.
-    unlabelled: Vec<String>,
-    /// Whether that was reported.
-    is_label_missing: bool,
+    labels: Labels,
     /// Whether a change failed that a later run may be able to make.
     unwritten: bool,
     /// Whether something written without a journal may not have reached the disk.
     unsettled: bool,
-    commands: Vec<Command>,
-    /// Replaces the root's programs in tests.
-    programs: Option<Programs>,
-    /// Commands for the end of the stage, each with its condition.
-    at_end: Vec<(Option<Command>, Command)>,
+    commands: Commands,
     /// Paths that were used since [`Root::watch`]; None: not recorded.
     watched: RefCell<Option<BTreeSet<String>>>,
 }
@@ -209,10 +201,10 @@ impl Root {
     /// Opens the root at `path`, whose `/run` is that of the system at `own`.
     fn open_beside(path: &Path, usage: Use, own: Option<&Path>) -> Result<Root> {
         let disk = Disk::open(path, own).context(|| format!("failed to open the root {}", path.display()))?;
+        let labels = Labels::new(usage == Use::Tree && relabel::has_policy(&disk));
         let mut root = Root {
             disk,
             usage,
-            stage: Stage::Local,
             nodes: BTreeMap::new(),
             held: 0,
             cmdline: Cmdline::default(),
@@ -227,20 +219,15 @@ impl Root {
             appended: BTreeSet::new(),
             recovered: false,
             done: Vec::new(),
-            sets_labels: false,
-            unlabelled: Vec::new(),
-            is_label_missing: false,
+            labels,
             unwritten: false,
             unsettled: false,
-            commands: Vec::new(),
-            programs: None,
-            at_end: Vec::new(),
+            commands: Commands::new(),
             watched: RefCell::default(),
         };
         if root.has_run() {
             root.cmdline = Machine::read(own.unwrap_or(path)).cmdline;
         }
-        root.sets_labels = usage == Use::Tree && root.has_policy();
         if usage == Use::NewRoot {
             points::find(&mut root);
         }
@@ -249,12 +236,12 @@ impl Root {
 
     /// The stage that the root is in: at first the local one.
     pub fn current_stage(&self) -> Stage {
-        self.stage
+        self.commands.stage()
     }
 
     /// Begins a stage.
     pub fn enter(&mut self, stage: Stage) {
-        self.stage = stage;
+        self.commands.enter(stage);
     }
 
     /// Why the root cannot be provisioned yet, if so: it is incomplete, or the running system will not see

@@ -132,7 +132,7 @@ impl Root {
                 outcome.errors.extend(self.stage(entry).err());
             } else if is_now {
                 // It may have been made by the run that was cut off.
-                self.needs_label(&entry.change);
+                self.labels.need(&entry.change);
                 self.carry_out([entry], &mut touched, &mut outcome);
             } else {
                 stays.push(entry);

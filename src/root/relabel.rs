@@ -2,6 +2,7 @@
 //! root. Files created in the running system get their labels with the commit; otherwise they would keep those of their temporary
 //! names.
 
+use super::disk::Disk;
 use super::installed;
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
 use super::{Attr, Change, Command, Kind, Node, Output, Root, is_on_disk, run_dir};
@@ -21,6 +22,57 @@ const RELABEL: &str = "/run/tmpfiles.d/prepivot-relabel.conf";
 /// The same lines on the disk, until the final stage of a boot has begun: a boot that is cut off before takes [`RELABEL`] with it.
 fn unlabelled() -> String {
     format!("/{STATE}/data/prepivot-unlabelled")
+}
+
+/// Whether SELinux is enabled in the system that runs the root's commands.
+pub(super) fn has_policy(disk: &Disk) -> bool {
+    disk.stat(ENFORCE).is_some() && !disk.is_read_only("sys/fs/selinux")
+}
+
+/// The SELinux labels that the running system's commits set.
+pub(super) struct Labels {
+    /// Whether what is created needs one.
+    are_set: bool,
+    /// Created paths still without one.
+    missing: Vec<String>,
+    /// Whether a failure to set them was reported.
+    is_reported: bool,
+}
+
+impl Labels {
+    /// No path lacks its label. With `are_set`, what is created from now on does.
+    pub(super) fn new(are_set: bool) -> Labels {
+        Labels { are_set, missing: Vec::new(), is_reported: false }
+    }
+
+    /// Notes that a change is about to be made: if it creates what it names, [`Root::set_labels`] is to set the label. A file that
+    /// is replaced keeps its own.
+    pub(super) fn note_created(&mut self, disk: &Disk, change: &Change) {
+        let kind = match change {
+            Change::Write { .. } => Some(Kind::File),
+            Change::Mkdir { .. } => Some(Kind::Dir),
+            _ => None,
+        };
+        if self.are_set && (kind.is_none() || disk.stat(change.resolved()).map(|s| s.kind) != kind) {
+            self.need(change);
+        }
+    }
+
+    /// Has [`Root::set_labels`] set the label of what a change creates. Marks have their folder's label; prepivot's own folder in
+    /// /run needs none.
+    pub(super) fn need(&mut self, change: &Change) {
+        let path = change.resolved();
+        let creates = matches!(change, Change::Write { .. } | Change::Mkdir { .. } | Change::Symlink { .. });
+        let is_own = is_below(path, run_dir::DIR.trim_start_matches('/')) || is_mark(path);
+        if self.are_set && creates && !is_own {
+            self.missing.push(change.path().to_owned());
+        }
+    }
+
+    /// The paths that lack their labels. They are no longer known.
+    fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.missing)
+    }
 }
 
 impl Root {
@@ -70,39 +122,10 @@ impl Root {
         self.remove(&unlabelled())
     }
 
-    /// Whether SELinux is enabled in the system that runs the root's commands.
-    pub(super) fn has_policy(&self) -> bool {
-        self.disk.stat(ENFORCE).is_some() && !self.disk.is_read_only("sys/fs/selinux")
-    }
-
-    /// Notes that a change is about to be made: if it creates what it names, [`Root::set_labels`] is to set the label. A file that
-    /// is replaced keeps its own.
-    pub(super) fn note_created(&mut self, change: &Change) {
-        let kind = match change {
-            Change::Write { .. } => Some(Kind::File),
-            Change::Mkdir { .. } => Some(Kind::Dir),
-            _ => None,
-        };
-        if self.sets_labels && (kind.is_none() || self.disk.stat(change.resolved()).map(|s| s.kind) != kind) {
-            self.needs_label(change);
-        }
-    }
-
-    /// Has [`Root::set_labels`] set the label of what a change creates. Marks have their folder's label; prepivot's own folder in
-    /// /run needs none.
-    pub(super) fn needs_label(&mut self, change: &Change) {
-        let path = change.resolved();
-        let creates = matches!(change, Change::Write { .. } | Change::Mkdir { .. } | Change::Symlink { .. });
-        let is_own = is_below(path, run_dir::DIR.trim_start_matches('/')) || is_mark(path);
-        if self.sets_labels && creates && !is_own {
-            self.unlabelled.push(change.path().to_owned());
-        }
-    }
-
     /// In the running system with SELinux: sets the labels of the files created since the last call. A failure is only a warning:
     /// the files are there, and the next relabelling of the machine sets them.
     pub(super) fn set_labels(&mut self) {
-        let paths = std::mem::take(&mut self.unlabelled);
+        let paths = self.labels.take();
         if paths.is_empty() || !self.runs_commands() {
             return;
         }
@@ -126,7 +149,7 @@ impl Root {
             }
             Err(e) => e.to_string(),
         };
-        if !std::mem::replace(&mut self.is_label_missing, true) {
+        if !std::mem::replace(&mut self.labels.is_reported, true) {
             log::warn!("failed to set SELinux labels of what was written: {why}");
         }
     }
@@ -208,7 +231,7 @@ mod tests {
                      /srv/\\[a]\\{b}\\*\\?\\\\x2d\"%\n/var\n/var/lib\n/var/lib/cloud\n/var/lib/cloud/sem\n";
         let call = |lines: &str| vec![("/usr/sbin/restorecon -i -f -".to_owned(), lines.to_owned())];
         assert_eq!(calls.take(), call(lines));
-        assert!(root.is_label_missing && root.commands().is_empty());
+        assert!(root.labels.is_reported && root.commands().is_empty());
 
         // Existing files keep their labels.
         root.write("/home/a/.ssh/authorized_keys", "y", Attr::root(0o644)).unwrap();
