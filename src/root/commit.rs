@@ -6,7 +6,7 @@
 
 use super::disk::LastFolder;
 use super::folders::{ReadOnly, Touched};
-use super::journal::{FOLDERS, Journal, WAITING};
+use super::journal_file::{FOLDERS, JournalFile, WAITING};
 use super::layout::{self, ACCOUNTS, STATE, is_unsynced, is_volatile, path_in};
 use super::mounts::Writable;
 use super::record::{self, Entry};
@@ -137,7 +137,7 @@ impl Root {
             return Vec::new();
         }
         let mut errors = Vec::new();
-        if !self.recovered && self.has_changes_on_disk() {
+        if !self.journal.is_read() && self.has_changes_on_disk() {
             errors.extend(self.recover());
         }
         let is_mark = self.marks();
@@ -156,7 +156,7 @@ impl Root {
             match self.list_of_waiting() {
                 Ok(change) => entries.push(Entry { change, hidden: false }),
                 Err(e) => {
-                    self.unwritten = true;
+                    self.journal.note_unwritten();
                     errors.push(e);
                 }
             }
@@ -166,12 +166,14 @@ impl Root {
             // The marked work is already on the disk.
             if entries.is_empty() || self.settle(&mut errors) {
                 let marked = entries.iter().map(|e| e.change.resolved().to_owned());
-                self.unsynced_marks.extend(marked);
+                self.journal.note_unsynced(marked);
                 let outcome = self.make(entries);
-                self.unwritten |= outcome.starved;
+                if outcome.starved {
+                    self.journal.note_unwritten();
+                }
                 errors.extend(outcome.errors);
             } else {
-                self.unwritten = true;
+                self.journal.note_unwritten();
             }
         } else {
             errors.extend(self.through_journal(entries, &is_mark));
@@ -197,7 +199,7 @@ impl Root {
     /// Whether a change failed that a later run may be able to make, with space or a writable disk. Then
     /// nothing is marked as done, and the next stage that can write repeats the work.
     pub fn is_unwritten(&self) -> bool {
-        self.unwritten
+        self.journal.is_unwritten()
     }
 
     /// Makes the root's own file system writable if a change needs it, until the guard that is returned is
@@ -232,7 +234,7 @@ impl Root {
         let (left, mut entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| read_only.holds(&self.disk, &e.change));
         let Some(first) = left.first() else { return entries };
-        self.unwritten = true;
+        self.journal.note_unwritten();
         let more = match left.len() - 1 {
             0 => String::new(),
             1 => " and another change".into(),
@@ -294,7 +296,7 @@ impl Root {
             Ok((journal, staged)) => (journal, staged.unwrap_or(entries)),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {
                 // Its contents are older than these changes, and are still to be written.
-                self.unwritten = true;
+                self.journal.note_unwritten();
                 entries.iter().for_each(|e| _ = self.keep_list(&e.change));
                 return vec![Error::new("nothing is written: the journal of an earlier run still waits for room")];
             }
@@ -317,7 +319,7 @@ impl Root {
     }
 
     /// Writes the journal into the best folder. Gives also the entries that are to be carried out, if they are others.
-    fn write_journal(&mut self, entries: &[Entry]) -> std::io::Result<(Journal, Option<Vec<Entry>>)> {
+    fn write_journal(&mut self, entries: &[Entry]) -> std::io::Result<(JournalFile, Option<Vec<Entry>>)> {
         let mut last = std::io::Error::from(Errno::NOENT);
         for folder in self.journal_folders() {
             // In the running system a new file inherits from its folder, a label for example; a renamed one does not.
@@ -328,11 +330,11 @@ impl Root {
                 last = e;
                 continue;
             }
-            let mut written = Journal::write(&self.disk, &folder, entries, &large);
+            let mut written = JournalFile::write(&self.disk, &folder, entries, &large);
             if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
                 // Another process left this journal: its changes come first.
                 let earlier = self.recover_journal(&folder);
-                written = earlier.and_then(|_| Journal::write(&self.disk, &folder, entries, &large));
+                written = earlier.and_then(|_| JournalFile::write(&self.disk, &folder, entries, &large));
             }
             match written {
                 Ok(written) => return Ok(written),
@@ -372,11 +374,13 @@ impl Root {
     }
 
     /// Syncs and removes the journal. It stays for the next run if its changes may not have reached the disk.
-    pub(super) fn end_journal(&mut self, journal: Journal, touched: &Touched, outcome: Outcome) -> Vec<Error> {
+    pub(super) fn end_journal(&mut self, journal: JournalFile, touched: &Touched, outcome: Outcome) -> Vec<Error> {
         let mut errors = outcome.errors;
-        self.unwritten |= outcome.starved;
+        if outcome.starved {
+            self.journal.note_unwritten();
+        }
         if let Err(e) = touched.sync() {
-            (self.unsettled, self.unwritten) = (true, true);
+            self.journal.note_unsettled();
             errors.push(Error::new(format!("failed to sync the root: {e}")));
         } else if outcome.full {
             errors.push(Error::new("the disk is full: the next run that finds room makes the changes of the journal"));
@@ -396,7 +400,6 @@ impl Root {
         let marks = entries.split_off(first_mark);
         let mut outcome = Outcome::default();
         let mut touched = Touched::at_first();
-        self.unsettled = true;
         let count = entries.len();
         if is_full {
             entries.retain(|e| !self.appended.contains(e.change.resolved()));
@@ -430,7 +433,7 @@ impl Root {
                     self.labels.note_created(&self.disk, &change);
                     let target = self.disk.target(change.resolved(), &mut outcome.last);
                     match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
-                        Ok(()) => self.done.push(change.path().to_owned()),
+                        Ok(()) => self.journal.note_done(change.path()),
                         Err(e) => outcome.fail(&change, &e),
                     }
                 }
@@ -438,14 +441,18 @@ impl Root {
             }
         }
         outcome.synced(&touched);
-        self.unwritten |= outcome.starved;
         if !outcome.starved {
-            self.unsettled = false;
+            self.journal.note_settled();
             for Entry { change, .. } in marks {
                 self.one(change, &mut outcome);
             }
-            self.unwritten |= outcome.starved;
-        } else if !marks.is_empty() {
+            if outcome.starved {
+                self.journal.note_unwritten();
+            }
+            return outcome.errors;
+        }
+        self.journal.note_unsettled();
+        if !marks.is_empty() {
             outcome.errors.push(Error::new("nothing is marked as done: the next boot provisions again"));
         }
         outcome.errors
@@ -462,7 +469,7 @@ impl Root {
     ) -> Option<Vec<Change>> {
         let replaced: BTreeSet<&str> =
             entries.iter().filter(|e| !matches!(e.change, Change::Remove { .. })).map(|e| e.change.path()).collect();
-        let done = self.done.len();
+        let done = self.journal.done().len();
         let (mut later, mut folders) = (Vec::new(), Vec::new());
         for Entry { change, .. } in entries {
             let path = change.resolved();
@@ -499,7 +506,7 @@ impl Root {
         }
         outcome.last = LastFolder::default();
         folders.iter().rev().for_each(|folder| self.disk.remove_empty(folder));
-        self.done.truncate(done);
+        self.journal.forget_done_after(done);
         outcome.full = false;
         None
     }
@@ -514,22 +521,22 @@ impl Root {
         self.labels.note_created(&self.disk, &change);
         match self.disk.apply(&change, &mut outcome.last) {
             Ok(()) if matches!(change, Change::Remove { .. }) => {}
-            Ok(()) => self.done.push(change.path().to_owned()),
+            Ok(()) => self.journal.note_done(change.path()),
             Err(e) => outcome.fail(&change, &e),
         }
     }
 
     /// Syncs what was written without a journal. Returns whether it is on the disk.
     fn settle(&mut self, errors: &mut Vec<Error>) -> bool {
-        if self.unsettled {
+        if self.journal.is_unsettled() {
             let mut touched = Touched::default();
             touched.add(&self.disk, "");
             match touched.sync() {
-                Ok(()) => self.unsettled = false,
+                Ok(()) => self.journal.note_settled(),
                 Err(e) => errors.push(Error::new(format!("nothing is marked as done: failed to sync the root: {e}"))),
             }
         }
-        !self.unsettled
+        !self.journal.is_unsettled()
     }
 
     /// In the running system: waits until what programs wrote in the folder of `path` is on the disk.
@@ -551,7 +558,7 @@ impl Root {
     /// The disk did not take them.
     pub fn sync_marks(&mut self) -> Result<()> {
         let errors = self.commit();
-        for mark in std::mem::take(&mut self.unsynced_marks) {
+        for mark in self.journal.take_unsynced() {
             if self.is_live() {
                 self.disk.sync_folder(&mark).context(|| format!("failed to sync /{mark}"))?;
             }
@@ -561,7 +568,7 @@ impl Root {
 
     /// Every path that commits have changed, in order.
     pub fn done(&self) -> &[String] {
-        &self.done
+        self.journal.done()
     }
 }
 

@@ -16,6 +16,7 @@ mod folders;
 pub mod installed;
 mod intended;
 mod journal;
+mod journal_file;
 mod large;
 mod layout;
 mod lock;
@@ -51,6 +52,7 @@ use crate::base::error::{Context, Error, Result};
 use crate::machine::{Cmdline, Machine};
 use command::Commands;
 use disk::Disk;
+use journal::Journal;
 use record::Entry;
 use relabel::Labels;
 use resolve::Resolved;
@@ -143,8 +145,6 @@ pub struct Root {
     points: Option<Vec<String>>,
     /// The mount points that are not mounted yet.
     unmounted: Vec<String>,
-    /// Marks that were made without waiting for the disk.
-    unsynced_marks: Vec<String>,
     /// Changes that wait for a file system to be mounted.
     waiting: Vec<Entry>,
     /// The folder that has, or is to have, the list of waiting changes.
@@ -156,15 +156,8 @@ pub struct Root {
     stage_lock: Option<Lock>,
     /// Resolved paths to which something is added that another run would add again.
     appended: BTreeSet<String>,
-    /// Whether changes of an earlier run were looked for.
-    recovered: bool,
-    /// Paths that commits have written.
-    done: Vec<String>,
+    journal: Journal,
     labels: Labels,
-    /// Whether a change failed that a later run may be able to make.
-    unwritten: bool,
-    /// Whether something written without a journal may not have reached the disk.
-    unsettled: bool,
     commands: Commands,
     /// Paths that were used since [`Root::watch`]; None: not recorded.
     watched: RefCell<Option<BTreeSet<String>>>,
@@ -210,18 +203,14 @@ impl Root {
             cmdline: Cmdline::default(),
             points: None,
             unmounted: Vec::new(),
-            unsynced_marks: Vec::new(),
             waiting: Vec::new(),
             waiting_folder: None,
             waiting_changed: false,
             due: Vec::new(),
             stage_lock: None,
             appended: BTreeSet::new(),
-            recovered: false,
-            done: Vec::new(),
+            journal: Journal::new(),
             labels,
-            unwritten: false,
-            unsettled: false,
             commands: Commands::new(),
             watched: RefCell::default(),
         };
@@ -627,7 +616,7 @@ impl Root {
     /// Creates a folder where no one sees anything, at a resolved path.
     fn insert_dir(&mut self, resolved: String, attr: Attr) -> Result<()> {
         // Programs write to the disk, too, and so does the recovery of an earlier run's changes; /run is everybody's.
-        let is_alone = self.recovered && !self.runs_commands() && !layout::is_volatile(&resolved);
+        let is_alone = self.journal.is_read() && !self.runs_commands() && !layout::is_volatile(&resolved);
         // The image's part of a state that is kept elsewhere is below folders that are missing there.
         let is_split = self.disk.keeps_state && layout::is_shadowed(&resolved);
         let is_new = is_alone && !is_split && !self.nodes.contains_key(&resolved) && !self.hidden(&resolved);

@@ -88,7 +88,7 @@ impl Root {
             open_tree(CWD, "/", flags).context(|| format!("failed to look below what is mounted on /{STATE}"))?;
         let mut beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
         // What an earlier run left is this root's: it knows what is mounted.
-        beneath.recovered = true;
+        beneath.journal.note_read();
         Ok(Some(beneath))
     }
 

@@ -3,7 +3,7 @@
 
 use super::commit::Outcome;
 use super::folders::Touched;
-use super::journal::{FOLDERS, JOURNAL, Journal, WAITING, open_own};
+use super::journal_file::{FOLDERS, JOURNAL, JournalFile, WAITING, open_own};
 use super::layout::{folder_of, is_below, path_in};
 use super::mounts::Writable;
 use super::points;
@@ -19,7 +19,7 @@ impl Root {
     ///
     /// Returns an error for each change that could not be made.
     pub fn recover(&mut self) -> Vec<Error> {
-        self.recovered = true;
+        self.journal.note_read();
         let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.resolve(f, true).ok()).collect();
         folders.dedup();
         let has = |folder: &String, name: &str| self.disk.stat(&path_in(folder, name)).is_some();
@@ -66,7 +66,7 @@ impl Root {
     ///
     /// Returns an error for each change that could not be made.
     pub fn stop_waiting(&mut self) -> Vec<Error> {
-        let mut errors = if self.recovered { Vec::new() } else { self.recover() };
+        let mut errors = if self.journal.is_read() { Vec::new() } else { self.recover() };
         errors.extend(self.make_due(&[]));
         errors
     }
@@ -105,7 +105,7 @@ impl Root {
     /// Carries out the journal in `folder`, if there is one. Changes to file systems that are not mounted now
     /// become waiting changes.
     pub(super) fn recover_journal(&mut self, folder: &str) -> io::Result<Vec<Error>> {
-        let Some(journal) = Journal::find(&self.disk, folder)? else { return Ok(Vec::new()) };
+        let Some(journal) = JournalFile::find(&self.disk, folder)? else { return Ok(Vec::new()) };
         let Some(mut record) = journal.read()? else {
             log::info!("a journal that is not complete is removed: nothing of it was carried out");
             return if self.is_plan() { Ok(Vec::new()) } else { journal.remove(&self.disk).map(|()| Vec::new()) };

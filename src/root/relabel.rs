@@ -185,7 +185,7 @@ fn line(path: &str) -> String {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::journal::Journal;
+    use crate::root::journal_file::JournalFile;
     use crate::root::record::Entry;
     use crate::root::{Over, Programs, Use};
     use std::cell::RefCell;
@@ -268,7 +268,7 @@ mod tests {
             attr: Attr::root(0o644),
             over: Over::Replace,
         };
-        Journal::write(&root.disk, "etc", &[Entry { change, hidden: false }], &[]).unwrap();
+        JournalFile::write(&root.disk, "etc", &[Entry { change, hidden: false }], &[]).unwrap();
         let (mut root, calls) = running(&dir, &["restorecon"]);
         assert_eq!(root.recover(), []);
         let called = calls.take();

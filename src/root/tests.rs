@@ -189,7 +189,7 @@ fn carries_out_a_left_journal_unless_torn() {
     let (dir, mut root) = tree("root-journal");
     std::fs::write(dir.0.join("etc/old"), "old").unwrap();
     let entries = left_behind(&mut root);
-    drop(journal::Journal::write(&root.disk, "etc", &entries, &[]).unwrap());
+    drop(journal_file::JournalFile::write(&root.disk, "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
     let whole = std::fs::read(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
@@ -263,7 +263,7 @@ fn journal_with_staged_content_resumes_at_any_point() {
         let large = staging::eligible(&root.disk, "etc", &entries);
         // Not the file in the place of a folder: its removal would be repeated.
         assert_eq!(large.len(), 2);
-        let (journal, staged) = journal::Journal::write(&root.disk, "etc", &entries, &large).unwrap();
+        let (journal, staged) = journal_file::JournalFile::write(&root.disk, "etc", &entries, &large).unwrap();
         drop(journal);
         (root, staged.unwrap())
     };
@@ -331,7 +331,7 @@ fn lost_staged_content_marks_nothing_as_done() {
             root.changes().into_iter().map(|change| record::Entry { change, hidden: false }).collect();
         entries.sort_by_key(|e| e.change.path().ends_with("instance-id"));
         let large = staging::eligible(&root.disk, "etc", &entries);
-        drop(journal::Journal::write(&root.disk, "etc", &entries, &large).unwrap());
+        drop(journal_file::JournalFile::write(&root.disk, "etc", &entries, &large).unwrap());
         std::fs::remove_file(dir.0.join("etc/.prepivot-staged/0")).unwrap();
         let mut next = Root::open(&dir.0, Use::Tree).unwrap();
         assert_eq!(next.recover().len(), 1);
@@ -367,7 +367,7 @@ fn large_file_inherits_nothing_from_journals_folder() {
 fn ignores_another_users_journal() {
     let (dir, mut root) = tree("root-foreign");
     let entries = left_behind(&mut root);
-    drop(journal::Journal::write(&root.disk, "etc", &entries, &[]).unwrap());
+    drop(journal_file::JournalFile::write(&root.disk, "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let mut next = Root::open(&dir.0, Use::Tree).unwrap();
