@@ -7,7 +7,7 @@
 use super::disk::LastFolder;
 use super::folders::{ReadOnly, Touched};
 use super::journal_file::{FOLDERS, JournalFile, WAITING};
-use super::layout::{self, ACCOUNTS, STATE, is_unsynced, is_volatile, path_in};
+use super::layout::{self, ACCOUNTS, STATE, is_unsynced, is_volatile};
 use super::mounts::Writable;
 use super::record::{self, Entry};
 use super::staging;
@@ -141,7 +141,7 @@ impl Root {
             errors.extend(self.recover());
         }
         let is_mark = self.marks();
-        let mut entries = std::mem::take(&mut self.due);
+        let mut entries = self.pending.take_due();
         entries.append(&mut self.entries());
         self.nodes.clear();
         let (volatile, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_volatile(e.change.resolved()));
@@ -150,9 +150,8 @@ impl Root {
         let (records, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_unsynced(e.change.resolved()));
         let mut entries = self.writable(entries, &is_mark, &mut errors);
         errors.extend(self.make(volatile).errors);
-        self.waiting_changed |= !waiting.is_empty();
-        self.waiting.extend(waiting);
-        if self.waiting_changed {
+        self.pending.add(waiting);
+        if self.pending.take_changed() {
             match self.list_of_waiting() {
                 Ok(change) => entries.push(Entry { change, hidden: false }),
                 Err(e) => {
@@ -160,7 +159,6 @@ impl Root {
                     errors.push(e);
                 }
             }
-            self.waiting_changed = false;
         }
         if entries.iter().all(&is_mark) {
             // The marked work is already on the disk.
@@ -254,19 +252,11 @@ impl Root {
 
     /// The change that writes the list of waiting changes.
     pub(super) fn list_of_waiting(&mut self) -> Result<Change> {
-        let folder = match &self.waiting_folder {
-            Some(folder) => folder.clone(),
-            None => self.journal_folders().into_iter().next().unwrap_or_default(),
-        };
-        let path = format!("/{}", path_in(&folder, WAITING));
-        self.waiting_folder = Some(folder);
-        if self.waiting.is_empty() {
-            return Ok(Change::Remove { path });
+        if !self.pending.has_folder() {
+            let folder = self.journal_folders().into_iter().next().unwrap_or_default();
+            self.pending.keep_in(folder);
         }
-        let mut content = Vec::new();
-        record::write(&mut content, &self.waiting)
-            .context(|| "failed to keep the changes of file systems that are not mounted yet")?;
-        Ok(Change::Write { path, content: content.into(), attr: Attr::root(0o600), over: Over::Replace })
+        self.pending.list()
     }
 
     /// Folders that can hold the journal, best first: on the root's own file system, and on one that survives
@@ -297,7 +287,7 @@ impl Root {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {
                 // Its contents are older than these changes, and are still to be written.
                 self.journal.note_unwritten();
-                entries.iter().for_each(|e| _ = self.keep_list(&e.change));
+                entries.iter().for_each(|e| _ = self.pending.keep_list(&e.change));
                 return vec![Error::new("nothing is written: the journal of an earlier run still waits for room")];
             }
             Err(e) => {
@@ -354,7 +344,7 @@ impl Root {
         outcome: &mut Outcome,
     ) {
         for entry in entries {
-            if outcome.starved && (self.marks()(&entry) || self.keep_list(&entry.change)) {
+            if outcome.starved && (self.marks()(&entry) || self.pending.keep_list(&entry.change)) {
                 continue;
             }
             let change = entry.change;
@@ -362,15 +352,8 @@ impl Root {
             // The journal of a root stays for its own room, and not for that of another file system.
             let (was_full, path) = (std::mem::take(&mut outcome.full), change.resolved().to_owned());
             self.one(change, outcome);
-            outcome.full = was_full || outcome.full && self.is_on_own(&path);
+            outcome.full = was_full || outcome.full && self.disk.is_on_own(&path);
         }
-    }
-
-    /// Whether a change rewrites the list of waiting changes, which then differs from the disk's.
-    fn keep_list(&mut self, change: &Change) -> bool {
-        let is_list = change.resolved().rsplit('/').next() == Some(WAITING);
-        self.waiting_changed |= is_list;
-        is_list
     }
 
     /// Syncs and removes the journal. It stays for the next run if its changes may not have reached the disk.
@@ -416,7 +399,7 @@ impl Root {
                 None => "nothing is written",
             });
             prepared.unwrap_or_else(|| {
-                entries.iter().for_each(|e| _ = self.keep_list(&e.change));
+                entries.iter().for_each(|e| _ = self.pending.keep_list(&e.change));
                 Vec::new()
             })
         });
@@ -425,7 +408,7 @@ impl Root {
         }
         outcome.synced(&touched);
         for change in later {
-            if outcome.starved && left.is_none() && self.keep_list(&change) {
+            if outcome.starved && left.is_none() && self.pending.keep_list(&change) {
                 continue;
             }
             match &change {

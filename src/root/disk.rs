@@ -495,6 +495,18 @@ impl Disk {
         fs::fstat(fd).is_ok_and(|stat| fs::fstat(&self.base).is_ok_and(|own| own.st_dev == stat.st_dev))
     }
 
+    /// Whether `path` is on the root's own file system.
+    pub(super) fn is_on_own(&self, path: &str) -> bool {
+        let mut at = path;
+        while !at.is_empty() {
+            if let Some(device) = self.device(at) {
+                return Some(device) == self.device("");
+            }
+            at = folder_of(at);
+        }
+        true
+    }
+
     /// Opens a path of this system's own `/`, instead of the root's.
     pub(super) fn open_own(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
         let own = self.own.as_ref().ok_or(Errno::NOENT)?;

@@ -23,6 +23,7 @@ mod lock;
 mod log_file;
 mod mounts;
 mod owner;
+mod pending;
 mod points;
 mod record;
 mod recover;
@@ -53,7 +54,7 @@ use crate::machine::{Cmdline, Machine};
 use command::Commands;
 use disk::Disk;
 use journal::Journal;
-use record::Entry;
+use pending::Pending;
 use relabel::Labels;
 use resolve::Resolved;
 use std::cell::RefCell;
@@ -145,17 +146,11 @@ pub struct Root {
     points: Option<Vec<String>>,
     /// The mount points that are not mounted yet.
     unmounted: Vec<String>,
-    /// Changes that wait for a file system to be mounted.
-    waiting: Vec<Entry>,
-    /// The folder that has, or is to have, the list of waiting changes.
-    waiting_folder: Option<String>,
-    waiting_changed: bool,
-    /// Waiting changes that the next commit makes as they are.
-    due: Vec<Entry>,
     /// The lock of the stage that runs.
     stage_lock: Option<Lock>,
     /// Resolved paths to which something is added that another run would add again.
     appended: BTreeSet<String>,
+    pending: Pending,
     journal: Journal,
     labels: Labels,
     commands: Commands,
@@ -203,12 +198,9 @@ impl Root {
             cmdline: Cmdline::default(),
             points: None,
             unmounted: Vec::new(),
-            waiting: Vec::new(),
-            waiting_folder: None,
-            waiting_changed: false,
-            due: Vec::new(),
             stage_lock: None,
             appended: BTreeSet::new(),
+            pending: Pending::default(),
             journal: Journal::new(),
             labels,
             commands: Commands::new(),

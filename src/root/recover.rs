@@ -3,11 +3,12 @@
 
 use super::commit::Outcome;
 use super::folders::Touched;
-use super::journal_file::{FOLDERS, JOURNAL, JournalFile, WAITING, open_own};
-use super::layout::{folder_of, is_below, path_in};
+use super::journal_file::{FOLDERS, JOURNAL, JournalFile, WAITING};
+use super::layout::path_in;
 use super::mounts::Writable;
+use super::pending::is_due;
 use super::points;
-use super::record::{Entry, Record};
+use super::record::Entry;
 use super::staging;
 use super::{Change, Kind, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
@@ -47,7 +48,7 @@ impl Root {
             points::find(self);
         }
         for folder in &folders {
-            errors.extend(self.load_waiting(folder).err());
+            errors.extend(self.pending.load(&self.disk, folder).err());
         }
         let not_mounted = self.not_mounted();
         errors.extend(self.make_due(&not_mounted));
@@ -58,7 +59,7 @@ impl Root {
 
     /// Whether there are changes that wait for a file system.
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.pending.is_empty()
     }
 
     /// Carries out the changes that still wait: their file systems will not be mounted in this boot. For the
@@ -83,25 +84,6 @@ impl Root {
         }
     }
 
-    /// Whether an entry can be carried out now: its file system is mounted, or the folder that the mount
-    /// would hide is visible.
-    fn is_due(&self, entry: &Entry, not_mounted: &[String]) -> bool {
-        let path = entry.change.resolved();
-        if entry.hidden { self.is_on_own(path) } else { !not_mounted.iter().any(|m| is_below(path, m)) }
-    }
-
-    /// Whether `path` is on the root's own file system.
-    pub(super) fn is_on_own(&self, path: &str) -> bool {
-        let mut at = path;
-        while !at.is_empty() {
-            if let Some(device) = self.disk.device(at) {
-                return Some(device) == self.disk.device("");
-            }
-            at = folder_of(at);
-        }
-        true
-    }
-
     /// Carries out the journal in `folder`, if there is one. Changes to file systems that are not mounted now
     /// become waiting changes.
     pub(super) fn recover_journal(&mut self, folder: &str) -> io::Result<Vec<Error>> {
@@ -117,7 +99,7 @@ impl Root {
         let mut stays = Vec::new();
         while let Some(entry) = record.next()? {
             let named = || format!("failed to write {}", entry.change.path());
-            let is_now = self.is_due(&entry, &not_mounted);
+            let is_now = is_due(&self.disk, &entry, &not_mounted);
             // Staged files are removed with this journal. In the running system a file is created in its folder, and inherits the
             // label.
             let holds = !is_now || self.usage != Use::NewRoot;
@@ -142,9 +124,8 @@ impl Root {
             return Ok(outcome.errors);
         }
         if !stays.is_empty() {
-            outcome.errors.extend(self.load_waiting(folder).err());
-            self.waiting.retain(|e| !stays.contains(e));
-            self.waiting.append(&mut stays);
+            outcome.errors.extend(self.pending.load(&self.disk, folder).err());
+            self.pending.add_again(stays);
             match self.list_of_waiting() {
                 Ok(change) => {
                     touched.add_of(&self.disk, &change);
@@ -156,50 +137,18 @@ impl Root {
         Ok(self.end_journal(journal, &touched, outcome))
     }
 
-    /// Reads the list of waiting changes in `folder`, unless one has been read.
-    fn load_waiting(&mut self, folder: &str) -> Result<()> {
-        if self.waiting_folder.is_some() {
-            return Ok(());
-        }
-        let path = path_in(folder, WAITING);
-        let read = || -> io::Result<Option<Vec<Entry>>> {
-            let Some(file) = open_own(&self.disk, &path)? else { return Ok(None) };
-            let mut record = Record::open(file)?.ok_or_else(|| io::Error::other("it is not complete"))?;
-            let mut entries = Vec::new();
-            while let Some(entry) = record.next()? {
-                entries.push(entry);
-            }
-            Ok(Some(entries))
-        };
-        let entries = read().context(|| format!("failed to read the waiting changes in /{path}"))?;
-        if let Some(entries) = entries {
-            self.waiting = entries;
-            self.waiting_folder = Some(folder.to_owned());
-        }
-        Ok(())
-    }
-
     /// Carries out the waiting changes, except for those below `not_mounted`. If one of them is starved, all stay on the list, for
     /// the next stage.
     fn make_due(&mut self, not_mounted: &[String]) -> Vec<Error> {
         let mut errors = Vec::new();
-        let before = self.waiting.clone();
-        for entry in std::mem::take(&mut self.waiting) {
-            if !self.is_due(&entry, not_mounted) {
-                self.waiting.push(entry);
-                continue;
-            }
-            self.waiting_changed = true;
-            if entry.hidden {
-                self.due.push(entry);
-            } else {
-                errors.extend(self.stage(entry).err());
-            }
+        let before = self.pending.waiting();
+        for entry in self.pending.take_ready(&self.disk, not_mounted) {
+            errors.extend(self.stage(entry).err());
         }
-        if self.waiting_changed && !self.is_plan() {
+        if self.pending.is_changed() && !self.is_plan() {
             errors.extend(self.commit());
-            if std::mem::take(&mut self.waiting_changed) {
-                self.waiting = before;
+            if self.pending.take_changed() {
+                self.pending.restore(before);
             }
         }
         errors
