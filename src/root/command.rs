@@ -166,6 +166,7 @@ impl Root {
     /// From now on, passes every command to `programs` instead of running it: for tests.
     pub fn play(&mut self, programs: Programs) {
         self.commands.programs = Some(programs);
+        self.overlay.set_alone(false);
     }
 
     /// Whether commands run: in the running system, or in a test that replaces its programs with
@@ -212,7 +213,7 @@ impl Root {
                 log::error!("{e}");
             }
             // The command may change them.
-            self.points = None;
+            self.overlay.mounts_mut().forget();
         }
         self.execute(command, capture)
     }

@@ -7,11 +7,11 @@
 use super::disk::LastFolder;
 use super::folders::{ReadOnly, Touched};
 use super::journal_file::{FOLDERS, JournalFile, WAITING};
-use super::layout::{self, ACCOUNTS, STATE, is_unsynced, is_volatile};
+use super::layout::{self, ACCOUNTS, is_unsynced, is_volatile};
 use super::mounts::Writable;
 use super::record::{self, Entry};
 use super::staging;
-use super::{Attr, Change, Kind, Node, Over, Root, Use};
+use super::{Change, Kind, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -33,98 +33,23 @@ pub(super) struct Outcome {
 impl Root {
     /// The changes that are not on the disk yet, each folder before its contents.
     pub fn changes(&self) -> Vec<Change> {
-        self.entries().into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
+        self.overlay.entries().into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
     }
 
     /// Whether a path that is not on the disk yet, or is read from memory, ends like this.
     pub fn has_in_memory(&self, end: &str) -> bool {
-        self.nodes.keys().any(|path| path.ends_with(end))
+        self.overlay.has_in_memory(end)
     }
 
     /// Whether there is a change to files that outlive the boot.
     pub fn has_changes_on_disk(&self) -> bool {
-        self.nodes.iter().any(|(path, node)| !is_volatile(path) && !self.entries_of(path, node).is_empty())
+        self.overlay.has_changes_on_disk()
     }
 
     /// Drops changes that would not change the disk, so that it is compared only once. For the initramfs, where
     /// nothing else changes the disk in the meantime.
     pub fn drop_unchanged(&mut self) {
-        let is_same = |path: &str, node: &Node| {
-            let mut changes = Vec::new();
-            self.difference(path, node, &mut changes);
-            changes.is_empty()
-        };
-        // A removed path is kept: there may still be something below it on the disk.
-        let may_go = |path: &str, node: &Node| !matches!(node, Node::Absent) && !self.below_unmounted(path);
-        let same = self.nodes.iter().filter(|(path, node)| may_go(path, node) && is_same(path, node));
-        for path in same.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
-            self.nodes.remove(&path);
-        }
-    }
-
-    fn entries(&self) -> Vec<Entry> {
-        self.nodes.iter().flat_map(|(path, node)| self.entries_of(path, node)).collect()
-    }
-
-    /// The changes that bring one node to the disk, all at its path.
-    fn entries_of(&self, path: &str, node: &Node) -> Vec<Entry> {
-        let waits = self.below_unmounted(path);
-        let mut changes = Vec::new();
-        if !waits || self.is_shadowed(path) {
-            self.difference(path, node, &mut changes);
-        }
-        let later = waits.then(|| Entry { change: unseen(path, node), hidden: false });
-        later.into_iter().chain(changes.into_iter().map(|change| Entry { change, hidden: waits })).collect()
-    }
-
-    fn difference(&self, resolved: &str, node: &Node, changes: &mut Vec<Change>) {
-        let path = format!("/{resolved}");
-        let disk = self.stat_disk(resolved);
-        let disk_kind = disk.map(|d| d.kind);
-        let remove_other = |changes: &mut Vec<Change>, kind: Kind| {
-            if disk_kind.is_some_and(|k| k != kind && (k == Kind::Dir || kind == Kind::Dir)) {
-                changes.push(Change::Remove { path: path.clone() });
-            }
-        };
-        match node {
-            Node::Absent => {
-                // Removed with its folder, which something else may replace.
-                let is_no_folder = |node: &Node| matches!(node, Node::Absent | Node::File { .. } | Node::Symlink(_));
-                let parent_gone =
-                    resolved.rsplit_once('/').is_some_and(|(p, _)| self.nodes.get(p).is_some_and(is_no_folder));
-                if !parent_gone && disk.is_some() {
-                    changes.push(Change::Remove { path });
-                }
-            }
-            Node::Dir { attr, .. } if disk_kind == Some(Kind::Dir) => touch(path, disk.map(|d| d.attr), *attr, changes),
-            Node::Dir { attr, .. } => {
-                remove_other(changes, Kind::Dir);
-                changes.push(Change::Mkdir { path, attr: *attr });
-            }
-            Node::Touched(_, attr) => touch(path, disk.map(|d| d.attr), *attr, changes),
-            Node::Symlink(target) => {
-                if disk_kind != Some(Kind::Symlink) || self.disk.read_link(resolved).as_ref() != Some(target) {
-                    remove_other(changes, Kind::Symlink);
-                    changes.push(Change::Symlink { path, target: target.clone() });
-                }
-            }
-            Node::File { content, attr, over } => {
-                // A kernel file may show something else than was written to it.
-                let same = *over != Over::Append
-                    && !layout::is_of_kernel(resolved)
-                    && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len())
-                    && self
-                        .disk
-                        .open_file(resolved, Some(disk))
-                        .is_ok_and(|f| f.is_some_and(|mut f| content.is_all_of(&mut f)));
-                if same {
-                    touch(path, disk.map(|d| d.attr), *attr, changes);
-                } else {
-                    remove_other(changes, Kind::File);
-                    changes.push(Change::Write { path, content: content.clone(), attr: *attr, over: *over });
-                }
-            }
-        }
+        self.overlay.drop_unchanged()
     }
 
     /// Writes the differences through the journal, and returns when they are on the disk. Files that end with the boot are written
@@ -140,13 +65,13 @@ impl Root {
         if !self.journal.is_read() && self.has_changes_on_disk() {
             errors.extend(self.recover());
         }
-        let is_mark = self.marks();
+        let is_mark = self.overlay.marks();
         let mut entries = self.pending.take_due();
-        entries.append(&mut self.entries());
-        self.nodes.clear();
+        entries.append(&mut self.overlay.entries());
+        self.overlay.clear();
         let (volatile, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_volatile(e.change.resolved()));
         let (waiting, entries): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|e| !e.hidden && self.below_unmounted(e.change.resolved()));
+            entries.into_iter().partition(|e| !e.hidden && self.overlay.below_unmounted(e.change.resolved()));
         let (records, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| is_unsynced(e.change.resolved()));
         let mut entries = self.writable(entries, &is_mark, &mut errors);
         errors.extend(self.make(volatile).errors);
@@ -178,20 +103,8 @@ impl Root {
         }
         errors.extend(self.make(records).errors);
         self.set_labels();
-        self.release(usize::MAX);
+        self.overlay.release_all();
         errors
-    }
-
-    /// Tells which changes are marks, even if the state's folder is a link to another.
-    fn marks(&self) -> impl Fn(&Entry) -> bool + use<> {
-        let state = self.resolve(STATE, true).ok().filter(|state| state != STATE);
-        move |entry| {
-            let path = entry.change.resolved();
-            match &state {
-                Some(state) => path.strip_prefix(state).is_some_and(|rest| layout::is_mark(&format!("{STATE}{rest}"))),
-                None => layout::is_mark(path),
-            }
-        }
     }
 
     /// Whether a change failed that a later run may be able to make, with space or a writable disk. Then
@@ -206,17 +119,17 @@ impl Root {
     /// # Errors
     /// It is read-only and cannot be remounted.
     pub fn make_writable(&self) -> Result<Option<Writable>> {
-        if !self.disk.is_read_only("") {
+        if !self.overlay.disk().is_read_only("") {
             return Ok(None);
         }
         let needs_own = |e: Entry| {
-            let waits = !e.hidden && self.below_unmounted(e.change.resolved());
+            let waits = !e.hidden && self.overlay.below_unmounted(e.change.resolved());
             // Changes that wait for a file system are in a list there.
             let path = if waits { "etc" } else { e.change.resolved() };
-            let own = || self.disk.nearest(path).is_some_and(|fd| self.disk.is_own(fd));
-            !is_volatile(path) && self.disk.is_read_only(path) && own()
+            let own = || self.overlay.disk().nearest(path).is_some_and(|fd| self.overlay.disk().is_own(fd));
+            !is_volatile(path) && self.overlay.disk().is_read_only(path) && own()
         };
-        if self.entries().into_iter().any(needs_own) { Writable::make(self.path()) } else { Ok(None) }
+        if self.overlay.entries().into_iter().any(needs_own) { Writable::make(self.path()) } else { Ok(None) }
     }
 
     /// Leaves out changes to read-only file systems, with one error for all. Before the pivot this also
@@ -230,7 +143,7 @@ impl Root {
     ) -> Vec<Entry> {
         let mut read_only = ReadOnly::default();
         let (left, mut entries): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|e| read_only.holds(&self.disk, &e.change));
+            entries.into_iter().partition(|e| read_only.holds(self.overlay.disk(), &e.change));
         let Some(first) = left.first() else { return entries };
         self.journal.note_unwritten();
         let more = match left.len() - 1 {
@@ -244,7 +157,7 @@ impl Root {
             first.change.path()
         )));
         // State that is kept in a writable /etc can be written even if /var never can.
-        if self.usage == Use::NewRoot && !self.disk.keeps_state {
+        if self.usage == Use::NewRoot && !self.overlay.disk().keeps_state() {
             entries.retain(|e| !is_mark(e));
         }
         entries
@@ -262,18 +175,19 @@ impl Root {
     /// Folders that can hold the journal, best first: on the root's own file system, and on one that survives
     /// a reboot.
     pub(super) fn journal_folders(&mut self) -> Vec<String> {
-        let points =
-            self.points.take().unwrap_or_else(|| super::points::all(self).into_iter().map(|p| p.path).collect());
-        let below_mount = |folder: &str| points.iter().any(|point| super::layout::is_below(folder, point));
+        if !self.overlay.mounts().are_known() {
+            let all = super::points::all(self).into_iter().map(|point| point.path).collect();
+            self.overlay.mounts_mut().know(all);
+        }
+        let below_mount = |folder: &str| self.overlay.mounts().hold(folder);
         // PID 1 needs /etc, so that it is mounted from the initramfs on if it is a mount at all.
         let usable = |folder: &str| {
-            let resolved = self.resolve(folder, true).ok()?;
-            (!below_mount(&resolved) || folder == "etc" && !self.below_unmounted(&resolved)).then_some(resolved)
+            let resolved = self.overlay.resolve(folder, true).ok()?;
+            (!below_mount(&resolved) || folder == "etc" && !self.overlay.below_unmounted(&resolved)).then_some(resolved)
         };
         let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| usable(f)).collect();
-        folders.retain(|f| self.disk.stat(f).is_some_and(|s| s.kind == Kind::Dir));
-        folders.sort_by_key(|folder| self.disk.volatility(folder));
-        self.points = Some(points);
+        folders.retain(|f| self.overlay.disk().stat(f).is_some_and(|s| s.kind == Kind::Dir));
+        folders.sort_by_key(|folder| self.overlay.disk().volatility(folder));
         folders
     }
 
@@ -303,7 +217,7 @@ impl Root {
         let moves_points = entries.iter().any(|e| super::points::is_source(e.change.resolved()));
         self.carry_out(entries, &mut touched, &mut outcome);
         if moves_points {
-            self.points = None;
+            self.overlay.mounts_mut().forget();
         }
         self.end_journal(journal, &touched, outcome)
     }
@@ -313,18 +227,21 @@ impl Root {
         let mut last = std::io::Error::from(Errno::NOENT);
         for folder in self.journal_folders() {
             // In the running system a new file inherits from its folder, a label for example; a renamed one does not.
-            let large = if self.is_live() { Vec::new() } else { staging::eligible(&self.disk, &folder, entries) };
+            let large =
+                if self.is_live() { Vec::new() } else { staging::eligible(self.overlay.disk(), &folder, entries) };
             let once: u64 =
                 large.iter().filter_map(|at| entries.get(*at)).map(|e| record::length(std::slice::from_ref(e))).sum();
-            if let Err(e) = self.disk.check_room(&folder, record::length(entries).saturating_sub(once), entries) {
+            if let Err(e) =
+                self.overlay.disk().check_room(&folder, record::length(entries).saturating_sub(once), entries)
+            {
                 last = e;
                 continue;
             }
-            let mut written = JournalFile::write(&self.disk, &folder, entries, &large);
+            let mut written = JournalFile::write(self.overlay.disk(), &folder, entries, &large);
             if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
                 // Another process left this journal: its changes come first.
                 let earlier = self.recover_journal(&folder);
-                written = earlier.and_then(|_| JournalFile::write(&self.disk, &folder, entries, &large));
+                written = earlier.and_then(|_| JournalFile::write(self.overlay.disk(), &folder, entries, &large));
             }
             match written {
                 Ok(written) => return Ok(written),
@@ -344,15 +261,15 @@ impl Root {
         outcome: &mut Outcome,
     ) {
         for entry in entries {
-            if outcome.starved && (self.marks()(&entry) || self.pending.keep_list(&entry.change)) {
+            if outcome.starved && (self.overlay.marks()(&entry) || self.pending.keep_list(&entry.change)) {
                 continue;
             }
             let change = entry.change;
-            touched.add_of(&self.disk, &change);
+            touched.add_of(self.overlay.disk(), &change);
             // The journal of a root stays for its own room, and not for that of another file system.
             let (was_full, path) = (std::mem::take(&mut outcome.full), change.resolved().to_owned());
             self.one(change, outcome);
-            outcome.full = was_full || outcome.full && self.disk.is_on_own(&path);
+            outcome.full = was_full || outcome.full && self.overlay.disk().is_on_own(&path);
         }
     }
 
@@ -367,7 +284,7 @@ impl Root {
             errors.push(Error::new(format!("failed to sync the root: {e}")));
         } else if outcome.full {
             errors.push(Error::new("the disk is full: the next run that finds room makes the changes of the journal"));
-        } else if let Err(e) = journal.remove(&self.disk) {
+        } else if let Err(e) = journal.remove(self.overlay.disk()) {
             errors.push(Error::new(format!("failed to remove the journal: {e}")));
         }
         errors
@@ -385,13 +302,13 @@ impl Root {
         let mut touched = Touched::at_first();
         let count = entries.len();
         if is_full {
-            entries.retain(|e| !self.appended.contains(e.change.resolved()));
+            entries.retain(|e| !self.overlay.is_appended(e.change.resolved()));
         }
         let mut left = (entries.len() < count).then_some("what would be appended waits for room");
-        let lacks_room = is_full && self.disk.check_room("", 0, &entries).is_err();
+        let lacks_room = is_full && self.overlay.disk().check_room("", 0, &entries).is_err();
         let prepared = if lacks_room { None } else { self.prepare(&entries, &marks, &mut touched, &mut outcome) };
         let later = prepared.unwrap_or_else(|| {
-            entries.retain(|e| !self.appended.contains(e.change.resolved()));
+            entries.retain(|e| !self.overlay.is_appended(e.change.resolved()));
             let login: Vec<Entry> = for_login(&entries).cloned().collect();
             let prepared = self.prepare(&login, &[], &mut touched, &mut outcome);
             left = Some(match prepared {
@@ -413,9 +330,9 @@ impl Root {
             }
             match &change {
                 Change::Write { content, attr, over: Over::Replace, .. } => {
-                    self.labels.note_created(&self.disk, &change);
-                    let target = self.disk.target(change.resolved(), &mut outcome.last);
-                    match target.and_then(|target| self.disk.publish(&target, content, *attr)) {
+                    self.labels.note_created(self.overlay.disk(), &change);
+                    let target = self.overlay.disk().target(change.resolved(), &mut outcome.last);
+                    match target.and_then(|target| self.overlay.disk().publish(&target, content, *attr)) {
                         Ok(()) => self.journal.note_done(change.path()),
                         Err(e) => outcome.fail(&change, &e),
                     }
@@ -456,16 +373,16 @@ impl Root {
         let (mut later, mut folders) = (Vec::new(), Vec::new());
         for Entry { change, .. } in entries {
             let path = change.resolved();
-            touched.add_of(&self.disk, change);
+            touched.add_of(self.overlay.disk(), change);
             match change {
                 Change::Mkdir { .. } => {
-                    folders.extend(self.disk.stat(path).is_none().then_some(path));
+                    folders.extend(self.overlay.disk().stat(path).is_none().then_some(path));
                     self.one(change.clone(), outcome);
                 }
                 Change::Remove { path } if replaced.contains(path.as_str()) => self.one(change.clone(), outcome),
                 Change::Write { content, attr, over: Over::Replace, .. } => {
-                    let target = self.disk.target(path, &mut outcome.last);
-                    match target.and_then(|target| self.disk.prepare(&target, content, *attr)) {
+                    let target = self.overlay.disk().target(path, &mut outcome.last);
+                    match target.and_then(|target| self.overlay.disk().prepare(&target, content, *attr)) {
                         Ok(()) => later.push(change.clone()),
                         Err(e) => outcome.fail(change, &e),
                     }
@@ -476,19 +393,19 @@ impl Root {
                 break;
             }
         }
-        if !outcome.full && (marks.is_empty() || self.disk.check_room("", 0, marks).is_ok()) {
+        if !outcome.full && (marks.is_empty() || self.overlay.disk().check_room("", 0, marks).is_ok()) {
             later.sort_by_key(|change| ACCOUNTS.iter().position(|a| *a == change.resolved()).map_or(0, |at| at + 1));
             return Some(later);
         }
         for change in &later {
             if let (Change::Write { over: Over::Replace, .. }, Ok(target)) =
-                (change, self.disk.target(change.resolved(), &mut outcome.last))
+                (change, self.overlay.disk().target(change.resolved(), &mut outcome.last))
             {
-                self.disk.discard(&target);
+                self.overlay.disk().discard(&target);
             }
         }
         outcome.last = LastFolder::default();
-        folders.iter().rev().for_each(|folder| self.disk.remove_empty(folder));
+        folders.iter().rev().for_each(|folder| self.overlay.disk().remove_empty(folder));
         self.journal.forget_done_after(done);
         outcome.full = false;
         None
@@ -501,8 +418,8 @@ impl Root {
     }
 
     pub(super) fn one(&mut self, change: Change, outcome: &mut Outcome) {
-        self.labels.note_created(&self.disk, &change);
-        match self.disk.apply(&change, &mut outcome.last) {
+        self.labels.note_created(self.overlay.disk(), &change);
+        match self.overlay.disk().apply(&change, &mut outcome.last) {
             Ok(()) if matches!(change, Change::Remove { .. }) => {}
             Ok(()) => self.journal.note_done(change.path()),
             Err(e) => outcome.fail(&change, &e),
@@ -513,7 +430,7 @@ impl Root {
     fn settle(&mut self, errors: &mut Vec<Error>) -> bool {
         if self.journal.is_unsettled() {
             let mut touched = Touched::default();
-            touched.add(&self.disk, "");
+            touched.add(self.overlay.disk(), "");
             match touched.sync() {
                 Ok(()) => self.journal.note_settled(),
                 Err(e) => errors.push(Error::new(format!("nothing is marked as done: failed to sync the root: {e}"))),
@@ -529,7 +446,7 @@ impl Root {
     pub fn sync(&self, path: &str) -> Result<()> {
         let mut touched = Touched::default();
         if self.is_live() {
-            touched.add(&self.disk, &self.resolve(path, true)?);
+            touched.add(self.overlay.disk(), &self.overlay.resolve(path, true)?);
         }
         touched.sync().context(|| format!("failed to sync the file system of {path}"))
     }
@@ -543,7 +460,7 @@ impl Root {
         let errors = self.commit();
         for mark in self.journal.take_unsynced() {
             if self.is_live() {
-                self.disk.sync_folder(&mark).context(|| format!("failed to sync /{mark}"))?;
+                self.overlay.disk().sync_folder(&mark).context(|| format!("failed to sync /{mark}"))?;
             }
         }
         errors.into_iter().next().map_or(Ok(()), Err)
@@ -605,31 +522,4 @@ fn for_login(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
         let is_above = || wanted.iter().any(|wanted| layout::is_below(wanted, path));
         is_wanted(e) || matches!(e.change, Change::Mkdir { .. }) && is_above()
     })
-}
-
-/// The change for a path whose file system is not mounted yet.
-pub(super) fn unseen(resolved: &str, node: &Node) -> Change {
-    let path = format!("/{resolved}");
-    match node {
-        Node::Absent => Change::Remove { path },
-        Node::Dir { attr, .. } => Change::Mkdir { path, attr: *attr },
-        Node::Touched(_, attr) => Change::Chown { path, attr: *attr },
-        Node::Symlink(target) => Change::Symlink { path, target: target.clone() },
-        Node::File { content, attr, over } => {
-            Change::Write { path, content: content.clone(), attr: *attr, over: *over }
-        }
-    }
-}
-
-fn touch(path: String, old: Option<Attr>, new: Attr, changes: &mut Vec<Change>) {
-    let Some(old) = old else {
-        changes.push(Change::Chown { path, attr: new });
-        return;
-    };
-    if (old.uid, old.gid) != (new.uid, new.gid) {
-        changes.push(Change::Chown { path: path.clone(), attr: new });
-    }
-    if old.mode != new.mode {
-        changes.push(Change::Chmod { path, attr: new });
-    }
 }

@@ -77,14 +77,19 @@ impl Root {
         let in_initramfs = self.is_initramfs();
         // The new root's own /dev is empty.
         let resolved =
-            if in_initramfs { Ok(path.trim_start_matches('/').to_owned()) } else { self.resolve(path, true) };
+            if in_initramfs { Ok(path.trim_start_matches('/').to_owned()) } else { self.overlay.resolve(path, true) };
         let resolved = resolved.map_err(|e| io::Error::other(e.to_string()))?;
         let open = |flags| {
-            if in_initramfs { self.disk.open_own(&resolved, flags) } else { self.disk.open_at(&resolved, flags) }
+            if in_initramfs {
+                self.overlay.disk().open_own(&resolved, flags)
+            } else {
+                self.overlay.disk().open_at(&resolved, flags)
+            }
         };
         let is_device = |file: &File| -> io::Result<bool> {
             let kind = file.metadata()?.file_type();
-            Ok(kind.is_block_device() || (kind.is_file() && self.usage != Use::NewRoot && !self.disk.is_slash()))
+            Ok(kind.is_block_device()
+                || (kind.is_file() && self.usage != Use::NewRoot && !self.overlay.disk().is_slash()))
         };
         // Opening another kind of device can have side effects: its type is checked first.
         let known = File::from(open(OFlags::PATH)?);

@@ -28,7 +28,7 @@ pub(super) struct Disk {
     /// Whether `run` in the root is a symbolic link.
     links_run: bool,
     /// Whether [`STATE`] is kept in [`KEPT_STATE`].
-    pub(super) keeps_state: bool,
+    keeps_state: bool,
 }
 
 /// A file that is to be written, and its open folder.
@@ -70,6 +70,16 @@ impl Disk {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the state is kept in another folder.
+    pub(super) fn keeps_state(&self) -> bool {
+        self.keeps_state
+    }
+
+    /// Sets whether the state is kept in another folder.
+    pub(super) fn set_keeps_state(&mut self, keeps_state: bool) {
+        self.keeps_state = keeps_state;
     }
 
     pub(super) fn is_slash(&self) -> bool {

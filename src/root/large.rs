@@ -22,11 +22,11 @@ impl Root {
         shown: &[Command],
         fill: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<()> {
-        let (resolved, _) = self.resolve_to_change(path, true)?;
-        if self.below_unmounted(&resolved) {
+        let (resolved, _) = self.overlay.resolve_to_change(path, true)?;
+        if self.overlay.below_unmounted(&resolved) {
             return Err(Error::new(format!("failed to make {path}: its file system is not mounted")));
         }
-        self.make_parents(&resolved, path)?;
+        self.overlay.make_parents(&resolved, path)?;
         shown.iter().for_each(|command| self.commands.record(command));
         if !self.is_live() {
             return Ok(());
@@ -34,7 +34,7 @@ impl Root {
         if let Some(e) = self.commit().into_iter().next() {
             return Err(e);
         }
-        self.disk.make_large(&resolved, fill).context(|| format!("failed to make {path}"))
+        self.overlay.disk().make_large(&resolved, fill).context(|| format!("failed to make {path}"))
     }
 }
 

@@ -44,17 +44,81 @@ pub(super) struct Point {
     over_empty: bool,
 }
 
+/// The mount points of the real root, as far as they are known. Paths have no leading slash.
+#[derive(Default)]
+pub(super) struct Mounts {
+    /// All, once found, until something may have changed them.
+    all: Option<Vec<String>>,
+    /// Those on which nothing is mounted yet.
+    unmounted: Vec<String>,
+}
+
+impl Mounts {
+    /// Whether all are known.
+    pub(super) fn are_known(&self) -> bool {
+        self.all.is_some()
+    }
+
+    /// Takes `all` to be all mount points.
+    pub(super) fn know(&mut self, all: Vec<String>) {
+        self.all = Some(all);
+    }
+
+    /// Notes that they may have changed.
+    pub(super) fn forget(&mut self) {
+        self.all = None;
+    }
+
+    /// Whether a path is below one of those that are known.
+    pub(super) fn hold(&self, path: &str) -> bool {
+        self.all.iter().flatten().any(|point| is_below(path, point))
+    }
+
+    /// Those on which nothing is mounted yet.
+    pub(super) fn unmounted(&self) -> &[String] {
+        &self.unmounted
+    }
+
+    /// Has only these not be mounted yet.
+    #[cfg(test)]
+    pub(super) fn expect(&mut self, unmounted: &[&str]) {
+        self.unmounted = unmounted.iter().map(|&point| point.to_owned()).collect();
+    }
+
+    /// Whether something is mounted on all of them.
+    pub(super) fn are_complete(&self) -> bool {
+        self.unmounted.is_empty()
+    }
+
+    /// Whether nothing is mounted on `point` yet.
+    pub(super) fn lack(&self, point: &str) -> bool {
+        self.unmounted.iter().any(|unmounted| unmounted == point)
+    }
+
+    /// Whether a path is one on which nothing is mounted yet, or below it.
+    pub(super) fn hold_back(&self, path: &str) -> bool {
+        self.unmounted.iter().any(|point| is_below(path, point))
+    }
+
+    /// Whether a file system that is not mounted yet will cover a path.
+    pub(super) fn cover(&self, path: &str) -> bool {
+        self.unmounted.iter().any(|point| path.len() > point.len() && is_below(path, point))
+    }
+}
+
 /// Finds the mounts that will hide parts of the new root, and the folder for the state until then.
 pub(super) fn find(root: &mut Root) {
-    root.unmounted.clear();
-    root.disk.keeps_state = false;
+    // What says where something is mounted is read as it is on the disk.
+    root.overlay.set_mounts(Mounts::default(), false);
     let mut points = all(root);
-    root.points = Some(points.iter().map(|point| point.path.clone()).collect());
-    points.retain(|point| !root.disk.is_mount(&point.path));
+    let every = points.iter().map(|point| point.path.clone()).collect();
+    let disk = root.overlay.disk();
+    points.retain(|point| !disk.is_mount(&point.path));
     let of_state = points.iter().find(|p| is_below(STATE, &p.path));
-    root.disk.keeps_state = of_state.is_some_and(|p| p.in_memory || p.over_empty)
-        || (of_state.is_some() && root.disk.is_read_only(STATE) && !root.disk.is_read_only("etc"));
-    root.unmounted = points.into_iter().map(|p| p.path).collect();
+    let keeps_state = of_state.is_some_and(|p| p.in_memory || p.over_empty)
+        || (of_state.is_some() && disk.is_read_only(STATE) && !disk.is_read_only("etc"));
+    let unmounted = points.into_iter().map(|p| p.path).collect();
+    root.overlay.set_mounts(Mounts { all: Some(every), unmounted }, keeps_state);
 }
 
 impl Root {
@@ -64,7 +128,7 @@ impl Root {
     /// # Errors
     /// It cannot be mounted.
     pub fn bind_state(&self) -> Result<()> {
-        let in_memory = || self.disk.nearest(STATE).is_some_and(is_in_memory);
+        let in_memory = || self.overlay.disk().nearest(STATE).is_some_and(is_in_memory);
         if !self.is_live() || !self.is_dir(KEPT_STATE) || !in_memory() {
             return Ok(());
         }
@@ -80,7 +144,7 @@ impl Root {
     /// The kernel does not show it: it is older than 5.2.
     pub fn beneath_state(&self) -> Result<Option<Root>> {
         let mut places = STATE.match_indices('/').map(|(i, _)| &STATE[..i]).chain([STATE]);
-        if !self.is_live() || !places.any(|place| self.disk.is_mount(place)) {
+        if !self.is_live() || !places.any(|place| self.overlay.disk().is_mount(place)) {
             return Ok(None);
         }
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
@@ -89,19 +153,20 @@ impl Root {
         let mut beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
         // What an earlier run left is this root's: it knows what is mounted.
         beneath.journal.note_read();
+        beneath.overlay.set_alone(true);
         Ok(Some(beneath))
     }
 
     /// Whether the running system's state may be such a bind mount.
     pub fn is_state_bound(&self) -> bool {
-        self.is_live() && self.is_dir(KEPT_STATE) && self.disk.is_mount(STATE)
+        self.is_live() && self.is_dir(KEPT_STATE) && self.overlay.disk().is_mount(STATE)
     }
 }
 
 /// Mount points on which nothing is mounted yet.
 pub(super) fn unmounted(root: &Root) -> Vec<Point> {
     let mut found = all(root);
-    found.retain(|point| !root.disk.is_mount(&point.path));
+    found.retain(|point| !root.overlay.disk().is_mount(&point.path));
     found
 }
 
@@ -134,7 +199,7 @@ pub(super) fn unfinished(root: &Root) -> Option<String> {
         let value = root.cmdline.value(word).or_else(|| root.cmdline.has(word).then_some("1"));
         value.is_some_and(|v| !matches!(v, "" | "0" | "no" | "off" | "disabled"))
     };
-    let word = OVERLAYS.iter().find(is_on).filter(|_| !root.disk.is_overlay(""))?;
+    let word = OVERLAYS.iter().find(is_on).filter(|_| !root.overlay.disk().is_overlay(""))?;
     Some(format!("kernel command line: {word}: an overlay is to be mounted over the root later"))
 }
 
@@ -150,7 +215,7 @@ impl Points<'_> {
     }
 
     fn add_point(&mut self, point: Point) {
-        let Ok(path) = self.root.resolve(&point.path, true) else { return };
+        let Ok(path) = self.root.overlay.resolve(&point.path, true) else { return };
         let known = self.found.iter().any(|point| point.path == path);
         let is_none = path.is_empty() || is_below(&path, "none");
         if !is_none && !known && !is_volatile(&path) {
@@ -218,7 +283,7 @@ impl Points<'_> {
     fn partitions(&mut self) {
         let root = self.root;
         let off = root.cmdline.value("systemd.gpt_auto").is_some_and(|v| matches!(v, "0" | "no" | "off" | "false"));
-        let Some(device) = root.disk.device("").filter(|_| !off && root.exists(GPT_AUTO)) else { return };
+        let Some(device) = root.overlay.disk().device("").filter(|_| !off && root.exists(GPT_AUTO)) else { return };
         let device = format!("b{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         let property = |name: &str, key: &str| {
             let text = root.text(&format!("{UDEV}/{name}"));
@@ -305,9 +370,9 @@ mod tests {
             assert!(root.unfinished().is_some(), "{line}");
         }
         root.cmdline = Cmdline::new("");
-        root.unmounted = vec!["usr/local".into()];
+        root.overlay.mounts_mut().expect(&["usr/local"]);
         assert_eq!(root.unfinished(), None);
-        root.unmounted = vec!["usr".into()];
+        root.overlay.mounts_mut().expect(&["usr"]);
         assert!(root.unfinished().unwrap().starts_with("/usr is "));
     }
 }

@@ -21,15 +21,17 @@ impl Root {
     /// Returns an error for each change that could not be made.
     pub fn recover(&mut self) -> Vec<Error> {
         self.journal.note_read();
-        let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.resolve(f, true).ok()).collect();
+        self.overlay.set_alone(!self.runs_commands());
+        let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.overlay.resolve(f, true).ok()).collect();
         folders.dedup();
-        let has = |folder: &String, name: &str| self.disk.stat(&path_in(folder, name)).is_some();
+        let has = |folder: &String, name: &str| self.overlay.disk().stat(&path_in(folder, name)).is_some();
         let [journal, waiting] = [JOURNAL, WAITING].map(|name| folders.iter().any(|folder| has(folder, name)));
         if !journal && !waiting {
             return Vec::new();
         }
         let mut errors = Vec::new();
-        let read_only: Vec<&String> = folders.iter().filter(|folder| self.disk.is_read_only(folder)).collect();
+        let read_only: Vec<&String> =
+            folders.iter().filter(|folder| self.overlay.disk().is_read_only(folder)).collect();
         let needs_it = self.usage == Use::NewRoot && !read_only.is_empty();
         let writable = match needs_it.then(|| Writable::make(self.path())).transpose() {
             Ok(writable) => writable.flatten(),
@@ -48,7 +50,7 @@ impl Root {
             points::find(self);
         }
         for folder in &folders {
-            errors.extend(self.pending.load(&self.disk, folder).err());
+            errors.extend(self.pending.load(self.overlay.disk(), folder).err());
         }
         let not_mounted = self.not_mounted();
         errors.extend(self.make_due(&not_mounted));
@@ -75,8 +77,8 @@ impl Root {
     /// Mount points of the root on which something may still be mounted.
     fn not_mounted(&self) -> Vec<String> {
         match self.usage {
-            Use::NewRoot => self.unmounted.clone(),
-            Use::Tree | Use::Plan if self.disk.is_slash() => {
+            Use::NewRoot => self.overlay.mounts().unmounted().to_vec(),
+            Use::Tree | Use::Plan if self.overlay.disk().is_slash() => {
                 points::unmounted(self).into_iter().map(|p| p.path).collect()
             }
             // Nothing is ever mounted in a folder.
@@ -87,10 +89,14 @@ impl Root {
     /// Carries out the journal in `folder`, if there is one. Changes to file systems that are not mounted now
     /// become waiting changes.
     pub(super) fn recover_journal(&mut self, folder: &str) -> io::Result<Vec<Error>> {
-        let Some(journal) = JournalFile::find(&self.disk, folder)? else { return Ok(Vec::new()) };
+        let Some(journal) = JournalFile::find(self.overlay.disk(), folder)? else { return Ok(Vec::new()) };
         let Some(mut record) = journal.read()? else {
             log::info!("a journal that is not complete is removed: nothing of it was carried out");
-            return if self.is_plan() { Ok(Vec::new()) } else { journal.remove(&self.disk).map(|()| Vec::new()) };
+            return if self.is_plan() {
+                Ok(Vec::new())
+            } else {
+                journal.remove(self.overlay.disk()).map(|()| Vec::new())
+            };
         };
         log::info!("an earlier run was cut off: what its journal has is carried out");
         let not_mounted = self.not_mounted();
@@ -99,11 +105,11 @@ impl Root {
         let mut stays = Vec::new();
         while let Some(entry) = record.next()? {
             let named = || format!("failed to write {}", entry.change.path());
-            let is_now = is_due(&self.disk, &entry, &not_mounted);
+            let is_now = is_due(self.overlay.disk(), &entry, &not_mounted);
             // Staged files are removed with this journal. In the running system a file is created in its folder, and inherits the
             // label.
             let holds = !is_now || self.usage != Use::NewRoot;
-            let found = staging::find(&self.disk, folder, &entry, holds).context(named);
+            let found = staging::find(self.overlay.disk(), folder, &entry, holds).context(named);
             let Some(entry) = found.unwrap_or_else(|e| {
                 outcome.lose(e);
                 None
@@ -124,11 +130,11 @@ impl Root {
             return Ok(outcome.errors);
         }
         if !stays.is_empty() {
-            outcome.errors.extend(self.pending.load(&self.disk, folder).err());
+            outcome.errors.extend(self.pending.load(self.overlay.disk(), folder).err());
             self.pending.add_again(stays);
             match self.list_of_waiting() {
                 Ok(change) => {
-                    touched.add_of(&self.disk, &change);
+                    touched.add_of(self.overlay.disk(), &change);
                     self.one(change, &mut outcome);
                 }
                 Err(e) => outcome.errors.push(e),
@@ -142,7 +148,7 @@ impl Root {
     fn make_due(&mut self, not_mounted: &[String]) -> Vec<Error> {
         let mut errors = Vec::new();
         let before = self.pending.waiting();
-        for entry in self.pending.take_ready(&self.disk, not_mounted) {
+        for entry in self.pending.take_ready(self.overlay.disk(), not_mounted) {
             errors.extend(self.stage(entry).err());
         }
         if self.pending.is_changed() && !self.is_plan() {

@@ -5,7 +5,8 @@
 use super::disk::Disk;
 use super::installed;
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
-use super::{Attr, Change, Command, Kind, Node, Output, Root, is_on_disk, run_dir};
+use super::overlay::Node;
+use super::{Attr, Change, Command, Kind, Output, Root, is_on_disk, run_dir};
 use crate::base::error::Result;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -100,9 +101,9 @@ impl Root {
         }
         // Files that wait for their file system get their labels from the running system.
         let is_new = |path: &str, node: &Node| {
-            !matches!(node, Node::Absent) && !is_volatile(path) && !self.below_unmounted(path)
+            !matches!(node, Node::Absent) && !is_volatile(path) && !self.overlay.below_unmounted(path)
         };
-        let new = self.nodes.iter().filter(|(path, node)| is_new(path, node)).map(|(path, _)| format!("/{path}"));
+        let new = self.overlay.nodes().filter(|(path, node)| is_new(path, node)).map(|(path, _)| format!("/{path}"));
         // The boot's log and status come last.
         let new: Vec<String> = new.chain(UNSYNCED.map(|path| format!("/{path}"))).chain([unlabelled()]).collect();
         let lines = self.lines_with(&new);
@@ -268,7 +269,7 @@ mod tests {
             attr: Attr::root(0o644),
             over: Over::Replace,
         };
-        JournalFile::write(&root.disk, "etc", &[Entry { change, hidden: false }], &[]).unwrap();
+        JournalFile::write(root.overlay.disk(), "etc", &[Entry { change, hidden: false }], &[]).unwrap();
         let (mut root, calls) = running(&dir, &["restorecon"]);
         assert_eq!(root.recover(), []);
         let called = calls.take();

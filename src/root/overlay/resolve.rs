@@ -1,10 +1,11 @@
 //! Resolves paths in the root, following symbolic links without leaving it.
 
-use super::layout::folder_of;
-use super::record::MAX_PATH;
-use super::{Kind, Node, Root, Stat};
+use super::{Node, Overlay};
 use crate::base::MAX_LINKS;
 use crate::base::error::{Error, Result};
+use crate::root::layout::folder_of;
+use crate::root::record::MAX_PATH;
+use crate::root::{Kind, Stat};
 
 /// The most components of a path: each is looked up for every change below it.
 const MAX_COMPONENTS: usize = 128;
@@ -19,23 +20,23 @@ pub(super) struct Resolved {
     pub(super) on_disk: Option<Option<Stat>>,
 }
 
-impl Root {
+impl Overlay {
     /// The path without links, dots and a leading slash. The last component need not exist; without `follow`
     /// it may be a link.
     ///
     /// # Errors
     /// Too many links, a NUL byte, or a path that is too long for the kernel, and for the journal.
-    pub(super) fn resolve(&self, path: &str, follow: bool) -> Result<String> {
+    pub(in crate::root) fn resolve(&self, path: &str, follow: bool) -> Result<String> {
         self.follow(path, follow).map(|r| r.path)
     }
 
-    /// [`Root::resolve_stat`] for a change. A link that a user other than root may have created is followed only to
+    /// [`Overlay::resolve_stat`] for a change. A link that a user other than root may have created is followed only to
     /// files of that user: otherwise a user could reach any file of the system by a link in their home.
     ///
     /// # Errors
-    /// As [`Root::resolve`]; or such a link leads to a file of another owner, or into a folder of another
+    /// As [`Overlay::resolve`]; or such a link leads to a file of another owner, or into a folder of another
     /// owner.
-    pub(super) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
+    pub(in crate::root) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
         let resolved = self.follow(path, follow)?;
         let found = self.stat_of(&resolved);
         let Resolved { path: resolved, planters, .. } = resolved;
@@ -59,8 +60,8 @@ impl Root {
         }
     }
 
-    /// The path as [`Root::resolve`] returns it, and its status.
-    pub(super) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
+    /// The path as [`Overlay::resolve`] returns it, and its status.
+    pub(in crate::root) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
         let resolved = self.follow(path, follow)?;
         let stat = self.stat_of(&resolved);
         Ok((resolved.path, stat))
@@ -89,7 +90,7 @@ impl Root {
         Some(Resolved { path: path.to_owned(), planters: Vec::new(), on_disk: Some(stat) })
     }
 
-    pub(super) fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
+    pub(in crate::root) fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
         self.note(path, false);
         let fail = |why: &str| Error::new(format!("failed to resolve {path} in the root: {why}"));
         if path.contains('\0') {
@@ -190,7 +191,7 @@ mod tests {
             ("/etc/missing/x", "etc/missing/x", "etc/missing/x"),
             ("/run/x", "var/run/x", "var/run/x"),
         ] {
-            let resolved = [true, false].map(|follow| root.resolve(path, follow).unwrap());
+            let resolved = [true, false].map(|follow| root.overlay.resolve(path, follow).unwrap());
             assert_eq!(resolved, [to, itself], "{path}");
         }
     }
