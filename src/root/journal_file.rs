@@ -1,7 +1,7 @@
 //! The file of the journal: all changes of a commit in one file on the root, written and synced before the first change
 //! is made, and removed when the last is on the disk. A run that finds a journal makes its changes first.
 
-use super::disk::Disk;
+use super::disk::{Disk, Seen};
 use super::layout::{folder_of, path_in};
 use super::lock::wait_for;
 use super::record::{self, Entry, Record};
@@ -120,7 +120,7 @@ impl JournalFile {
 /// # Errors
 /// It belongs to another user, or cannot be opened.
 pub(super) fn open_own(disk: &Disk, path: &str) -> io::Result<Option<File>> {
-    let Some(file) = disk.open_file(path, None)? else { return Ok(None) };
+    let Some(file) = disk.open_file(path, Seen::Unknown)? else { return Ok(None) };
     let stat = fs::fstat(&file)?;
     let own = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0 && stat.st_nlink <= 1;
     if own { Ok(Some(file)) } else { Err(io::Error::other("it is not a file that prepivot made")) }

@@ -1,6 +1,7 @@
 //! What differs between the changes in memory and the disk.
 
 use super::{Node, Overlay};
+use crate::root::disk::Seen;
 use crate::root::layout::{self, STATE, is_volatile};
 use crate::root::record::Entry;
 use crate::root::{Attr, Change, Kind, Over};
@@ -85,7 +86,7 @@ impl Overlay {
                     && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len())
                     && self
                         .disk
-                        .open_file(resolved, Some(disk))
+                        .open_file(resolved, Seen::of(disk))
                         .is_ok_and(|f| f.is_some_and(|mut f| content.is_all_of(&mut f)));
                 if same {
                     touch(path, disk.map(|d| d.attr), *attr, changes);

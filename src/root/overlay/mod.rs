@@ -157,7 +157,7 @@ impl Overlay {
 
     /// [`super::Root::read_at_most`].
     pub(super) fn read_at_most(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-        let Resolved { path: resolved, on_disk: seen, .. } = self.follow(path, true)?;
+        let Resolved { path: resolved, seen, .. } = self.follow(path, true)?;
         let on_disk = || self.disk.read(&resolved, seen, limit).context(|| format!("failed to read {path}"));
         match self.nodes.get(&resolved) {
             Some(Node::File { content, over: Over::Append, .. }) if !self.below_unmounted(&resolved) => {

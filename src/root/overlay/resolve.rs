@@ -3,6 +3,7 @@
 use super::{Node, Overlay};
 use crate::base::MAX_LINKS;
 use crate::base::error::{Error, Result};
+use crate::root::disk::Seen;
 use crate::root::layout::folder_of;
 use crate::root::record::MAX_PATH;
 use crate::root::{Kind, Stat};
@@ -16,8 +17,8 @@ pub(super) struct Resolved {
     pub(super) path: String,
     /// Users other than root who may have created a link in the path: the user and the link.
     planters: Vec<(u32, String)>,
-    /// The status on the disk, if already known.
-    pub(super) on_disk: Option<Option<Stat>>,
+    /// The status on the disk.
+    pub(super) seen: Seen,
 }
 
 impl Overlay {
@@ -68,8 +69,8 @@ impl Overlay {
     }
 
     /// The status of a resolved path.
-    fn stat_of(&self, Resolved { path, on_disk, .. }: &Resolved) -> Option<Stat> {
-        self.lstat_over(path, || on_disk.unwrap_or_else(|| self.disk.stat(path)))
+    fn stat_of(&self, Resolved { path, seen, .. }: &Resolved) -> Option<Stat> {
+        self.lstat_over(path, || seen.or_ask(|| self.disk.stat(path)))
     }
 
     /// The path and its status on the disk, by one system call. None if a component may be a link.
@@ -83,11 +84,12 @@ impl Overlay {
         if !self.nodes.is_empty() && parts.any(|part| matches!(self.nodes.get(part), Some(Node::Symlink(_)))) {
             return None;
         }
-        let stat = if self.is_in_new_dir(path) { None } else { self.disk.stat_plain(path)? };
-        if follow && stat.is_some_and(|s| s.kind == Kind::Symlink) {
-            return None;
+        let seen = if self.is_in_new_dir(path) { Seen::Missing } else { self.disk.stat_plain(path) };
+        match seen {
+            Seen::Unknown => None,
+            Seen::Found(stat) if follow && stat.kind == Kind::Symlink => None,
+            _ => Some(Resolved { path: path.to_owned(), planters: Vec::new(), seen }),
         }
-        Some(Resolved { path: path.to_owned(), planters: Vec::new(), on_disk: Some(stat) })
     }
 
     pub(in crate::root) fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
@@ -143,7 +145,7 @@ impl Overlay {
         if done.len() >= MAX_PATH - 1 {
             return Err(too_long());
         }
-        Ok(Resolved { path: done, planters, on_disk: None })
+        Ok(Resolved { path: done, planters, seen: Seen::Unknown })
     }
 }
 
