@@ -5,10 +5,11 @@ mod edit;
 mod resolve;
 
 pub(super) use difference::unseen;
+pub(super) use edit::edit_decoded;
 
 use super::disk::Disk;
 use super::points::Mounts;
-use super::{Attr, Content, Kind, MAX_EDIT, MAX_READ, Over, Stat, layout, run_dir};
+use super::{Attr, Content, Kind, Over, Stat, layout, run_dir};
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use resolve::Resolved;

@@ -92,7 +92,7 @@ impl Overlay {
         }
     }
 
-    pub(in crate::root) fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
+    pub(super) fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
         self.note(path, false);
         let fail = |why: &str| Error::new(format!("failed to resolve {path} in the root: {why}"));
         if path.contains('\0') {
