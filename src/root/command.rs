@@ -6,7 +6,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use crate::base::signal;
 use crate::base::thread;
-use crate::machine::tools::{Tools, outlives, reader};
+use crate::machine::tools::{outlives, reader};
 use std::io::{self, Write};
 use std::process::Stdio;
 use std::time::Duration;
@@ -264,11 +264,6 @@ impl Root {
     /// All commands so far, in order.
     pub fn commands(&self) -> &[Command] {
         &self.commands.recorded
-    }
-
-    /// The programs that may be run to find out facts: the running system's if this is its root, else none.
-    pub fn tools(&self) -> Tools {
-        if self.is_live() { Tools::of_this_system() } else { Tools::none() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Kind, Root};
 use crate::machine::Distro;
+use crate::machine::tools::Tools;
 
 /// The usual folders of programs; the first that has a program takes precedence.
 pub const PROGRAM_FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -36,4 +37,9 @@ pub fn unit_folders(root: &Root) -> (&'static str, Vec<&'static str>) {
     let [own, vendor @ .., lib] = UNIT_FOLDERS;
     let is_own = |path: &str| root.lstat(path).is_some_and(|s| s.kind == Kind::Dir);
     (own, vendor.into_iter().chain(Some(lib).filter(|_| is_own("/lib"))).collect())
+}
+
+/// The programs that may be run to find out facts: the running system's if this is its root, else none.
+pub fn tools(root: &Root) -> Tools {
+    if root.is_live() { Tools::of_this_system() } else { Tools::none() }
 }

@@ -4,18 +4,12 @@
 //! units (systemd.mount(5)), systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)),
 //! partitions of the root's disk (systemd-gpt-auto-generator(8)), and ostree's /var.
 
-use super::disk::is_in_memory;
 use super::installed::{self, UNIT_FOLDERS};
-use super::layout::{KEPT_STATE, STATE, is_below, is_volatile};
+use super::layout::{STATE, is_below, is_volatile};
 use super::mounts::unescape;
 use super::{Root, Use};
-use crate::base::error::{Context, Result};
 use crate::machine::credentials;
-use rustix::fd::AsRawFd;
-use rustix::fs::CWD;
-use rustix::mount::{OpenTreeFlags, mount_bind, open_tree};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// Partition types that are mounted without a line in fstab, and their mount points (systemd-gpt-auto-generator(8)).
 const PARTITIONS: [(&str, &str); 4] = [
@@ -119,48 +113,6 @@ pub(super) fn find(root: &mut Root) {
         || (of_state.is_some() && disk.is_read_only(STATE) && !disk.is_read_only("etc"));
     let unmounted = points.into_iter().map(|p| p.path).collect();
     root.overlay.set_mounts(Mounts { all: Some(every), unmounted }, keeps_state);
-}
-
-impl Root {
-    /// In the running system: if the state's file system is in memory, bind mounts the copy that is kept on
-    /// the disk over it.
-    ///
-    /// # Errors
-    /// It cannot be mounted.
-    pub fn bind_state(&self) -> Result<()> {
-        let in_memory = || self.overlay.disk().nearest(STATE).is_some_and(is_in_memory);
-        if !self.is_live() || !self.is_dir(KEPT_STATE) || !in_memory() {
-            return Ok(());
-        }
-        let (kept, place) = (format!("/{KEPT_STATE}"), format!("/{STATE}"));
-        std::fs::create_dir_all(&place).context(|| format!("failed to make {place}"))?;
-        mount_bind(&kept, &place).context(|| format!("failed to mount {kept} on {place}"))
-    }
-
-    /// In the running system: the root's own file system without its mounts, if one hides the state. The next boot's initramfs sees
-    /// the hidden files. None if nothing is hidden.
-    ///
-    /// # Errors
-    /// The kernel does not show it: it is older than 5.2.
-    pub fn beneath_state(&self) -> Result<Option<Root>> {
-        let mut places = STATE.match_indices('/').map(|(i, _)| &STATE[..i]).chain([STATE]);
-        if !self.is_live() || !places.any(|place| self.overlay.disk().is_mount(place)) {
-            return Ok(None);
-        }
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree =
-            open_tree(CWD, "/", flags).context(|| format!("failed to look below what is mounted on /{STATE}"))?;
-        let mut beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
-        // What an earlier run left is this root's: it knows what is mounted.
-        beneath.journal.note_read();
-        beneath.overlay.set_alone(true);
-        Ok(Some(beneath))
-    }
-
-    /// Whether the running system's state may be such a bind mount.
-    pub fn is_state_bound(&self) -> bool {
-        self.is_live() && self.is_dir(KEPT_STATE) && self.overlay.disk().is_mount(STATE)
-    }
 }
 
 /// Mount points on which nothing is mounted yet.

@@ -77,52 +77,6 @@ impl Labels {
 }
 
 impl Root {
-    /// Lists everything that was written in [`RELABEL`], with what an earlier boot left unlabelled, if the root has SELinux and it is
-    /// not disabled.
-    ///
-    /// # Errors
-    /// /run cannot be written.
-    pub fn relabel_later(&mut self) -> Result<()> {
-        if !self.has_selinux() {
-            return Ok(());
-        }
-        let lines = self.lines_with(&[]);
-        if lines.is_empty() { Ok(()) } else { self.write(RELABEL, lines, Attr::root(0o644)) }
-    }
-
-    /// Keeps the list on the disk too, with what the next commit writes, if the root has SELinux. Called when
-    /// [`Root::drop_unchanged`] has left changes to the disk.
-    ///
-    /// # Errors
-    /// As [`Root::write`].
-    pub fn keep_unlabelled(&mut self) -> Result<()> {
-        if !self.has_selinux() {
-            return Ok(());
-        }
-        // Files that wait for their file system get their labels from the running system.
-        let is_new = |path: &str, node: &Node| {
-            !matches!(node, Node::Absent) && !is_volatile(path) && !self.overlay.below_unmounted(path)
-        };
-        let new = self.overlay.nodes().filter(|(path, node)| is_new(path, node)).map(|(path, _)| format!("/{path}"));
-        // The boot's log and status come last.
-        let new: Vec<String> = new.chain(UNSYNCED.map(|path| format!("/{path}"))).chain([unlabelled()]).collect();
-        let lines = self.lines_with(&new);
-        self.write(&unlabelled(), lines, Attr::root(0o600))
-    }
-
-    /// Whether an earlier boot may have left files without a label.
-    pub fn has_unlabelled(&self) -> bool {
-        self.exists(&unlabelled())
-    }
-
-    /// In the running system, which has labelled all: removes the list.
-    ///
-    /// # Errors
-    /// As [`Root::remove`].
-    pub fn forget_unlabelled(&mut self) -> Result<()> {
-        self.remove(&unlabelled())
-    }
-
     /// In the running system with SELinux: sets the labels of the files created since the last call. A failure is only a warning:
     /// the files are there, and the next relabelling of the machine sets them.
     pub(super) fn set_labels(&mut self) {
@@ -154,20 +108,66 @@ impl Root {
             log::warn!("failed to set SELinux labels of what was written: {why}");
         }
     }
+}
 
-    fn has_selinux(&self) -> bool {
-        let selinux = self.text("/etc/selinux/config");
-        let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);
-        mode.is_some_and(|m| m != "disabled")
+/// Lists everything that was written in [`RELABEL`], with what an earlier boot left unlabelled, if the root has SELinux and it is
+/// not disabled.
+///
+/// # Errors
+/// /run cannot be written.
+pub fn later(root: &mut Root) -> Result<()> {
+    if !has_selinux(root) {
+        return Ok(());
     }
+    let lines = lines_with(root, &[]);
+    if lines.is_empty() { Ok(()) } else { root.write(RELABEL, lines, Attr::root(0o644)) }
+}
 
-    /// The lines on the disk, and those for what was written and for `more`.
-    fn lines_with(&self, more: &[String]) -> String {
-        let kept = self.text(&unlabelled());
-        let mut lines: BTreeSet<String> = kept.split_inclusive('\n').map(str::to_owned).collect();
-        lines.extend(self.done().iter().chain(more).filter(|path| is_on_disk(path)).map(|path| line(path)));
-        lines.into_iter().collect()
+/// Keeps the list on the disk too, with what the next commit writes, if the root has SELinux. Called when
+/// [`Root::drop_unchanged`] has left changes to the disk.
+///
+/// # Errors
+/// As [`Root::write`].
+pub fn keep_list(root: &mut Root) -> Result<()> {
+    if !has_selinux(root) {
+        return Ok(());
     }
+    // Files that wait for their file system get their labels from the running system.
+    let is_new = |path: &str, node: &Node| {
+        !matches!(node, Node::Absent) && !is_volatile(path) && !root.overlay.below_unmounted(path)
+    };
+    let new = root.overlay.nodes().filter(|(path, node)| is_new(path, node)).map(|(path, _)| format!("/{path}"));
+    // The boot's log and status come last.
+    let new: Vec<String> = new.chain(UNSYNCED.map(|path| format!("/{path}"))).chain([unlabelled()]).collect();
+    let lines = lines_with(root, &new);
+    root.write(&unlabelled(), lines, Attr::root(0o600))
+}
+
+/// Whether an earlier boot may have left files without a label.
+pub fn has_list(root: &Root) -> bool {
+    root.exists(&unlabelled())
+}
+
+/// In the running system, which has labelled all: removes the list.
+///
+/// # Errors
+/// As [`Root::remove`].
+pub fn forget_list(root: &mut Root) -> Result<()> {
+    root.remove(&unlabelled())
+}
+
+fn has_selinux(root: &Root) -> bool {
+    let selinux = root.text("/etc/selinux/config");
+    let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);
+    mode.is_some_and(|m| m != "disabled")
+}
+
+/// The lines on the disk, and those for what was written and for `more`.
+fn lines_with(root: &Root, more: &[String]) -> String {
+    let kept = root.text(&unlabelled());
+    let mut lines: BTreeSet<String> = kept.split_inclusive('\n').map(str::to_owned).collect();
+    lines.extend(root.done().iter().chain(more).filter(|path| is_on_disk(path)).map(|path| line(path)));
+    lines.into_iter().collect()
 }
 
 /// The pattern (glob(3)) that only `path` matches.
@@ -290,10 +290,10 @@ mod tests {
             }
             root.drop_unchanged();
             if root.has_changes_on_disk() {
-                root.keep_unlabelled().unwrap();
+                keep_list(&mut root).unwrap();
             }
             assert_eq!(root.commit(), []);
-            root.relabel_later().unwrap();
+            later(&mut root).unwrap();
             root.text(RELABEL)
         };
         for _ in 0..2 {
@@ -304,8 +304,8 @@ mod tests {
             assert!(lines.contains("z \"/srv/\\\\[a]\\\\{b}\\\\*\\\\?\\\\\\\\x2d\\\"%%\"\n"), "{lines}");
         }
         let mut running = Root::open(&dir.0, crate::root::Use::Tree).unwrap();
-        assert!(running.has_unlabelled());
-        running.forget_unlabelled().unwrap();
+        assert!(has_list(&running));
+        forget_list(&mut running).unwrap();
         assert_eq!(running.commit(), []);
         assert_eq!(boot(), "");
     }

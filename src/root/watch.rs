@@ -23,17 +23,19 @@ impl Root {
     pub fn take_watched(&mut self) -> Vec<String> {
         self.overlay.take_watched().into_iter().collect()
     }
+}
 
-    /// The state of a recorded path on the disk.
-    pub fn path_state(&self, path: &str) -> PathState {
-        let resolved = self.overlay.resolve(path, true).unwrap_or_default();
-        let mut version = self.overlay.disk().version(&resolved);
-        let is_dir = self.overlay.disk().stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
+impl PathState {
+    /// The state of a path that was recorded, on the disk.
+    pub fn of(root: &Root, path: &str) -> PathState {
+        let resolved = root.overlay.resolve(path, true).unwrap_or_default();
+        let mut version = root.overlay.disk().version(&resolved);
+        let is_dir = root.overlay.disk().stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
         if let (Some([.., inode, size, seconds, nanoseconds]), true) = (&mut version, is_dir) {
             // A folder's times change with every file in it.
             (*inode, *size, *seconds, *nanoseconds) = (0, 0, 0, 0);
         }
-        let names = if path.ends_with('/') { self.list(path) } else { Vec::new() };
+        let names = if path.ends_with('/') { root.list(path) } else { Vec::new() };
         PathState { resolved, version, names }
     }
 }
@@ -41,7 +43,7 @@ impl Root {
 #[cfg(test)]
 mod tests {
     use crate::base::testing::TempDir;
-    use crate::root::{Attr, Root, Use};
+    use crate::root::{Attr, PathState, Root, Use};
 
     #[test]
     fn notes_reads_and_writes_and_sees_changes() {
@@ -65,7 +67,7 @@ mod tests {
         assert_eq!(root.take_watched(), [""; 0]);
         root.commit();
 
-        let marks = |root: &Root| noted.iter().map(|p| root.path_state(p)).collect::<Vec<_>>();
+        let marks = |root: &Root| noted.iter().map(|p| PathState::of(root, p)).collect::<Vec<_>>();
         let mut before = marks(&root);
         let mut changed = |root: &Root| {
             let now = marks(root);

@@ -7,7 +7,7 @@ use crate::base::error::{Context as _, Error, Result};
 use crate::base::text::quoted;
 use crate::base::{ed25519, p256};
 use crate::instance::state;
-use crate::root::{Attr, Command, Root, installed};
+use crate::root::{Attr, Command, Root, installed, owner};
 use openssh::Pair;
 pub use openssh::{fingerprint, public_of};
 
@@ -186,7 +186,7 @@ fn comment(root: &Root) -> String {
 /// ssh-keysign uses it (Fedora up to 37, RHEL up to 9).
 fn private_attr(context: &Context) -> Attr {
     if context.distro.family == crate::machine::Family::Redhat
-        && let Some(gid) = context.root.group_id("ssh_keys")
+        && let Some(gid) = owner::group_id(context.root, "ssh_keys")
     {
         let group_reads = context.root.stat(KEYSIGN).is_some_and(|s| s.attr.gid == gid && s.attr.mode & 0o2000 != 0);
         return Attr { mode: if group_reads { 0o640 } else { 0o600 }, uid: 0, gid };
