@@ -34,6 +34,7 @@ mod stage;
 mod staged;
 mod staging;
 mod watch;
+mod write;
 
 pub use change::{Change, Over};
 pub use command::{Command, Output, Programs};

@@ -1,7 +1,6 @@
 //! Recovery after an earlier run: carries out an unfinished journal, and changes whose file system has since
 //! been mounted.
 
-use super::commit::Outcome;
 use super::folders::Touched;
 use super::journal_file::{FOLDERS, JOURNAL, JournalFile, WAITING};
 use super::layout::path_in;
@@ -10,6 +9,7 @@ use super::pending::is_due;
 use super::points;
 use super::record::Entry;
 use super::staging;
+use super::write::Outcome;
 use super::{Change, Kind, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use std::io;
@@ -121,7 +121,7 @@ impl Root {
             } else if is_now {
                 // It may have been made by the run that was cut off.
                 self.labels.need(&entry.change);
-                self.carry_out([entry], &mut touched, &mut outcome);
+                self.writer().carry_out([entry], &mut touched, &mut outcome);
             } else {
                 stays.push(entry);
             }
@@ -135,7 +135,7 @@ impl Root {
             match self.list_of_waiting() {
                 Ok(change) => {
                     touched.add_of(self.overlay.disk(), &change);
-                    self.one(change, &mut outcome);
+                    self.writer().one(change, &mut outcome);
                 }
                 Err(e) => outcome.errors.push(e),
             }
