@@ -121,3 +121,19 @@ fn aligned(content: &[u8]) -> (Vec<u8>, usize) {
     }
     (buffer, at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Stage;
+
+    #[test]
+    fn device_change_is_recorded_in_its_stage() {
+        let dir = TempDir::new("device-stage");
+        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        root.enter(Stage::Network);
+        root.write_device("/dev/vda", &[], true, Command::new(["sfdisk"])).unwrap();
+        assert_eq!(root.commands().first().map(|command| command.when), Some(Stage::Network));
+    }
+}

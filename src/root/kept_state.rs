@@ -37,7 +37,7 @@ pub fn beneath(root: &Root) -> Result<Option<Root>> {
     }
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(CWD, "/", flags).context(|| format!("failed to look below what is mounted on /{STATE}"))?;
-    let mut beneath = Root::open(Path::new(&format!("/proc/root/fd/{}", tree.as_raw_fd())), Use::Tree)?;
+    let mut beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
     // What an earlier run left is this root's: it knows what is mounted.
     beneath.journal.note_read();
     beneath.overlay.set_alone(true);

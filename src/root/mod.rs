@@ -49,7 +49,7 @@ pub use owner::{Ids, Owners};
 pub use stage::Stage;
 pub use watch::PathState;
 
-use crate::base::error::{Context, Error, Result};
+use crate::base::error::{Context, Result};
 use crate::machine::{Cmdline, Machine};
 use command::Commands;
 use disk::Disk;
@@ -328,7 +328,7 @@ impl Root {
     /// Notes that the new content of a file is the old one and something that another run would add again. On a full disk it is only
     /// written through the journal.
     pub fn note_appended(&mut self, path: &str) {
-        self.overlay.note_appended(path)
+        self.overlay.note_appended(path);
     }
 
     /// Writes a file that keeps its mode and owner; `attr` is for a new one.
@@ -425,7 +425,7 @@ impl Root {
     /// Removes a file, a link, or a folder and everything in it. A missing path is no error.
     ///
     /// # Errors
-    /// The path cannot be resolved, or the folder has more than [`MAX_REMOVE`] entries.
+    /// The path cannot be resolved, or the folder has more than 100,000 entries.
     pub fn remove(&mut self, path: &str) -> Result<()> {
         self.overlay.remove(path)
     }

@@ -48,6 +48,7 @@ use crate::machine::Machine;
 use crate::root::{Command, Root, Stage};
 use crate::system::partitions::{self, Geometry, Partition, Table};
 use crate::system::{Context, disk_sizes, mount_table};
+use std::io;
 
 const DISABLED: &str = "/etc/growroot-disabled";
 
@@ -260,13 +261,13 @@ fn resize(root: &Root, disk: &str, partition: &Partition, sector: u64) -> Result
         return Ok(());
     }
     let number = partition.number;
-    let resize = || -> Result<()> {
-        let file = root.open_device(disk)?;
-        let too_large = || Error::new("its sectors are more than the kernel counts");
+    let resize = || -> io::Result<()> {
+        let file = root.open_device(disk).map_err(|e| io::Error::other(e.to_string()))?;
+        let too_large = || io::Error::other("its sectors are more than the kernel counts");
         let bytes = |sectors: u64| sectors.checked_mul(sector).and_then(|b| i64::try_from(b).ok());
         let (start, end) = bytes(partition.start).zip(bytes(partition.end)).ok_or_else(too_large)?;
         let number = i32::try_from(number).map_err(|_| too_large())?;
-        Ok(blkpg::resize_partition(&file, number, start, end, 1)?)
+        blkpg::resize_partition(&file, number, start, end, 1)
     };
     resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
 }
