@@ -164,7 +164,12 @@ mod tests {
             assert_eq!(parse(broken), None, "{broken:?}");
         }
         let valid = message("add", "block").into_bytes();
-        crate::base::testing::mutations(&valid, 2000, |bytes| drop(parse(bytes)));
+        crate::base::testing::mutations(&valid, 2000, |bytes| {
+            // The name is a single component of the message's path.
+            let Some(Event::Changed(name)) = parse(bytes) else { return };
+            let path = format!("/{name}\0");
+            assert!(!name.contains('/') && bytes.windows(path.len()).any(|part| part == path.as_bytes()), "{name}");
+        });
     }
 
     /// The real kernel's events, asked for through sysfs: needs root and any block device.

@@ -384,7 +384,10 @@ mod tests {
     fn no_bytes_make_it_panic() {
         let text = b"lease {\n  fixed-address 10.0.0.4;\n  option domain-search \"a.b.\";\n  option unknown-245 a8:3f;\n}\nADDRESS=10.0.0.4\nROUTES=1.2.3.4/5,6.7.8.9\n";
         crate::base::testing::mutations(text, 2_000, |bytes| {
-            let _ = (dhclient(bytes), networkd(bytes), dhcpcd(bytes));
+            let leases = [dhclient(bytes), networkd(bytes), dhcpcd(bytes)];
+            for lease in leases.iter().flatten() {
+                assert!(lease.prefix <= 32 && lease.routes.iter().all(|route| route.prefix <= 32), "{lease:?}");
+            }
             let name = String::from_utf8_lossy(bytes);
             let _ = (after_uuid(Path::new("/"), &name), before_network(Path::new("/none"), &name));
         });
