@@ -30,7 +30,7 @@ pub enum Event {
     /// /sys/class/block.
     Changed(String),
     /// A device has appeared for which a driver may be loaded.
-    Device,
+    BlockDevice,
     /// Events were lost because too many came at once: look at all devices again.
     Lost,
 }

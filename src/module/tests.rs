@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::Root;
 use crate::schema;
-use crate::system::{Device, Outside, Request};
+use crate::system::{Device, Outside, WebRequest};
 
 #[test]
 fn the_table_says_what_cloud_inits_says() {
@@ -72,7 +72,7 @@ fn every_module_file_has_documentation_and_schema() {
         assert!(example.is_some() || module.keys.is_empty(), "{}: an example", module.name);
         let Some(example) = example else { continue };
         let Ok(Value::Map(config)) = crate::document::yaml::parse(module.name, example) else { panic!("{example}") };
-        assert_eq!(schema::cloud_config(&config), schema::Findings::default(), "{example}");
+        assert_eq!(schema::cloud_config(&config), schema::Deviations::default(), "{example}");
         let own = schema::keys(module.name);
         let has_own = config.keys().any(|key| own.contains(&key) || module.keys.contains(&key));
         assert!(has_own || own.is_empty(), "{}: an example of its keys", module.name);
@@ -197,7 +197,7 @@ impl Outside for Echo {
     fn memory(&self) -> Option<u64> {
         None
     }
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>> {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         self.0.borrow_mut().push(format!("{} {} {tries} {:?} {body}", request.method, request.url, request.headers));
         if request.url.contains("missing") {

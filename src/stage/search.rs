@@ -10,7 +10,7 @@ use crate::base::error::{Error, Result};
 use crate::base::logging;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
-use crate::drive::Search as Drives;
+use crate::drive::DriveSearch as Drives;
 use crate::drive::devices::Places;
 use crate::drive::settle::{settle, usb_disk_to_come};
 use crate::instance::status::uptime;
@@ -57,7 +57,7 @@ pub enum Outcome {
     /// A new instance, read in this boot.
     Read(Box<Found>),
     /// No instance yet: the search is left to the real root, for this reason.
-    Later(String),
+    Deferred(String),
     /// No instance, for this reason.
     Nothing(String),
 }
@@ -207,7 +207,7 @@ impl Finder<'_, '_> {
         if !self.search.root.is_live()
             && let Some(why) = choose::left_to_real_root(&self.verdicts, &self.facts)
         {
-            return Outcome::Later(why);
+            return Outcome::Deferred(why);
         }
         let services = if self.served { Vec::new() } else { choose::services(&self.verdicts, &self.facts) };
         self.drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
@@ -374,7 +374,7 @@ impl Finder<'_, '_> {
             && !self.served
             && let Some(why) = choose::unseen(&self.names, &self.facts, &cached)
         {
-            return Outcome::Later(why);
+            return Outcome::Deferred(why);
         }
         let reasons = self.search.problems().join("; ");
         if asked && is_of_another_machine(&cached, self.search.machine) {
@@ -640,7 +640,7 @@ mod tests {
         let mut drives = Drives::new(&[""; 0], Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
         let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
-            Outcome::Later(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
+            Outcome::Deferred(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
             _ => panic!("the machine is LXD's"),
         }
         assert_eq!(boot.errors_and_warnings(), [""; 0]);
@@ -704,7 +704,7 @@ mod tests {
             let mut drives = Drives::new(&[""; 0], places);
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
-                Outcome::Later(why) => assert!(!later.is_empty() && why.starts_with(later), "{why}"),
+                Outcome::Deferred(why) => assert!(!later.is_empty() && why.starts_with(later), "{why}"),
                 Outcome::Same(same) => assert_eq!((same.instance_id.as_str(), later), (id, ""), "{source} {tool}"),
                 _ => panic!("the machine has an instance"),
             }
