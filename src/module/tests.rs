@@ -13,7 +13,7 @@ use crate::system::{Device, Outside, WebRequest};
 fn the_table_says_what_cloud_inits_says() {
     let names: Vec<&str> = MODULES.iter().map(|m| m.name).collect();
     assert!(names.iter().all(|n| names.iter().filter(|m| m == &n).count() == 1), "{names:?}");
-    let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+    let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
     let not_linux = ["freebsd", "openbsd", "netbsd", "dragonfly"];
     let mut compared = 0;
     for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
@@ -77,7 +77,7 @@ fn every_module_file_has_documentation_and_schema() {
         let has_own = config.keys().any(|key| own.contains(&key) || module.keys.contains(&key));
         assert!(has_own || own.is_empty(), "{}: an example of its keys", module.name);
     }
-    let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+    let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
     for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
         for key in theirs.get("schema_keys").and_then(Value::as_list).unwrap() {
             assert!(of_any.contains(&key.as_str().unwrap()), "{key:?}");

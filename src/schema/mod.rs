@@ -103,7 +103,8 @@ pub fn one_line(problems: &[Problem]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::testing::{cpu_time, vectors};
+    use crate::base::testing::cpu_time;
+    use crate::document::testing::vectors;
     use crate::document::yaml;
     use std::time::Duration;
 

@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn every_built_in_source_has_an_entry() {
-        let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+        let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
         let list = tables.get("datasources").and_then(Value::as_list).expect("a list of sources");
         let modules = list.iter().filter_map(|s| s.get("module")?.as_str()?.rsplit("DataSource").next());
         let theirs: BTreeSet<&str> = modules.filter(|n| *n != "NoCloudNet").collect();

@@ -2,7 +2,7 @@
 
 use crate::cases::{Outcome, Vectors, name};
 use libtest_mimic::Trial;
-use prepivot::base::testing::find_vectors;
+use prepivot::document::testing::find_vectors;
 use prepivot::document::{Map, Value, to_yaml, yaml};
 use prepivot::schema::{Deviations, annotated, cloud_config, network_config};
 

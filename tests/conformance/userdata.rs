@@ -4,7 +4,7 @@ use crate::cases::{Outcome, Vectors};
 use libtest_mimic::Trial;
 use prepivot::base::error::Error;
 use prepivot::base::problem::{Problems, Severity};
-use prepivot::base::testing::find_vectors;
+use prepivot::document::testing::find_vectors;
 use prepivot::document::{Bytes, Map, Value, json, yaml};
 use prepivot::userdata::config::{Consumed, Sources, consume};
 use prepivot::userdata::{Fetched, Include, PartHandlers, UserData, When, cache_name};

@@ -1,7 +1,8 @@
 //! User-data that is broken, huge or malicious: whatever comes, an answer comes, in bounded time, and nothing panics.
 
 use prepivot::base::problem::{Problems, Severity};
-use prepivot::base::testing::{cpu_time, vectors};
+use prepivot::base::testing::cpu_time;
+use prepivot::document::testing::vectors;
 use prepivot::document::{Bytes, Map, Value, to_yaml, yaml};
 use prepivot::userdata::{Fetched, Part, PartHandlers, Surroundings, UserData, mime, process};
 use std::io::Write;
