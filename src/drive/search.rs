@@ -11,7 +11,7 @@ use crate::base::error::{Error, Result};
 use crate::base::sort;
 use crate::base::thread;
 use crate::machine::Drivers;
-use crate::machine::drivers::Kind;
+use crate::machine::drivers::DriverKind;
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
@@ -231,7 +231,7 @@ impl DriveSearch {
     /// Loads drivers for disks and CD-ROMs without one, now and when one appears. Returns whether any was
     /// loaded: then `scan` finds more devices.
     pub fn use_drivers(&mut self, mut drivers: Drivers) -> bool {
-        let loaded = drivers.for_devices(Kind::Storage);
+        let loaded = drivers.for_devices(DriverKind::Storage);
         self.drivers = Some(drivers);
         if loaded {
             self.waiting = None;
@@ -334,7 +334,7 @@ impl DriveSearch {
         if let Some(drivers) =
             self.drivers.as_mut().filter(|_| events.iter().any(|e| matches!(e, Event::Device | Event::Lost)))
         {
-            drivers.for_devices(Kind::Storage);
+            drivers.for_devices(DriverKind::Storage);
         }
         let changed = match events.contains(&Event::Lost) {
             true => devices::list(&self.places)?,

@@ -8,7 +8,7 @@ use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Command, Output, Root, Use};
-use crate::system::partitions::{self, Geometry, Kind, Partition, TableFormat, Wanted};
+use crate::system::partitions::{self, Geometry, Partition, PartitionKind, TableFormat, Wanted};
 use crate::system::{Context, Device, Outside, WebRequest};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -84,7 +84,7 @@ impl Machine {
     /// A table with one Linux partition of `size` bytes on a disk, which the kernel knows.
     pub fn partition(&self, disk: &str, size: u64) {
         let whole = self.open(disk).metadata().unwrap().len();
-        let wanted = Wanted { sectors: Some(size / 512), kind: Kind::Code(0x83) };
+        let wanted = Wanted { sectors: Some(size / 512), kind: PartitionKind::Code(0x83) };
         let (_, steps) =
             partitions::create(None, Geometry::new(whole, 512).unwrap(), TableFormat::Mbr, &[wanted], false).unwrap();
         steps.iter().flatten().for_each(|w| self.open(disk).write_all_at(&w.content, w.offset).unwrap());

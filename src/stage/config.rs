@@ -13,7 +13,7 @@ use crate::schema::{self, Deviations, one_line};
 use crate::source;
 use crate::userdata::config::{self, Consumed, Sources};
 use crate::userdata::kind::Kind;
-use crate::userdata::{Fetched, Include, Part, Script, UserData, When, cache_name, merge, mime, vendor};
+use crate::userdata::{Fetched, Include, Part, UserData, UserScript, When, cache_name, merge, mime, vendor};
 use std::sync::Arc;
 
 /// cloud-init's semaphore for the parts of user-data.
@@ -224,7 +224,7 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
 }
 
 fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
-    for Script { name, content, when } in &data.scripts {
+    for UserScript { name, content, when } in &data.scripts {
         let place = match when {
             When::User => format!("{folder}/scripts"),
             When::Vendor => format!("{folder}/scripts/vendor"),

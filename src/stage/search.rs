@@ -99,7 +99,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
     let settings = link::Settings {
         record: None,
         sys: search.machine.base.join("sys"),
-        plan: link::cmdline_net::Plan::parse(&search.machine.cmdline),
+        plan: link::cmdline_net::LinkPlan::parse(&search.machine.cmdline),
         software_links: false,
         raise: false,
     };
@@ -422,7 +422,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
     let settings = link::Settings {
         record: Some(run_dir::NETWORK.into()),
         sys: machine.base.join("sys"),
-        plan: link::cmdline_net::Plan::parse(&machine.cmdline),
+        plan: link::cmdline_net::LinkPlan::parse(&machine.cmdline),
         software_links: false,
         raise: true,
     };
@@ -466,7 +466,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
 
 /// Kernel modules that the network may need besides device drivers: for sending packets, and for the links
 /// that the kernel command line asks for. Each with a file that exists once the kernel has it.
-fn network_modules(plan: &link::cmdline_net::Plan) -> Vec<(&'static str, &'static str)> {
+fn network_modules(plan: &link::cmdline_net::LinkPlan) -> Vec<(&'static str, &'static str)> {
     let mut modules = vec![("af_packet", "proc/self/net/packet"), ("ipv6", "proc/self/net/if_inet6")];
     modules.extend(plan.made.iter().map(|made| match made {
         Made::Bond { .. } => ("bonding", "sys/module/bonding"),

@@ -96,7 +96,7 @@ pub enum When {
 
 /// A script to be written, 0700. Its name is safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct UserScript {
     pub name: String,
     pub content: Bytes,
     pub when: When,
@@ -110,7 +110,7 @@ pub struct UserData {
     pub parts: Vec<Part>,
     /// The cloud-config parts, merged.
     pub cloud_config: Arc<CloudConfig>,
-    pub scripts: Vec<Script>,
+    pub scripts: Vec<UserScript>,
     /// Boothooks by name, 0700, which are run on every boot with INSTANCE_ID set.
     pub boothooks: Vec<(String, Bytes)>,
     /// Parts of known types that are not processed here, by name: already reported, or left to a

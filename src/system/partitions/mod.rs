@@ -14,7 +14,7 @@ use crate::base::error::{Context, Error, Result};
 use crate::drive::bytes::ReadAt;
 use crate::root::{Steps, Write};
 use gpt::Gpt;
-pub use guid::Kind;
+pub use guid::PartitionKind;
 use mbr::Mbr;
 
 /// The alignment of partitions, in bytes, as in sfdisk and sgdisk.
@@ -82,7 +82,7 @@ pub struct Partition {
     /// The first sector, and the one after the last.
     pub start: u64,
     pub end: u64,
-    pub kind: Kind,
+    pub kind: PartitionKind,
 }
 
 /// A partition table read from a disk.
@@ -113,7 +113,7 @@ pub struct Growth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub sectors: Option<u64>,
-    pub kind: Kind,
+    pub kind: PartitionKind,
 }
 
 /// Reads a disk's table. None if there is none.

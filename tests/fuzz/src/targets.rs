@@ -206,7 +206,7 @@ fn rendered(network: &Network) {
 fn cmdline(data: &[u8]) {
     let text = text(data);
     let cmdline = Cmdline::new(&text);
-    cmdline_net::Plan::parse(&cmdline);
+    cmdline_net::LinkPlan::parse(&cmdline);
     userdata::from_cmdline(&text, &Problems::new());
     if let Some(value) = cmdline.value("network-config") {
         let _ = input::from_cmdline(value);
