@@ -151,7 +151,7 @@ fn number(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::machine::tools::Answer;
+    use crate::machine::tools::ToolAnswer;
     use crate::root::{Attr, Use};
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
@@ -166,12 +166,12 @@ mod tests {
         }
         let tools = Tools::new(|words, _| match words {
             ["/usr/bin/vmtoolsd", "--cmd", "info-get guestinfo.metadata"] => {
-                Some(Answer { success: true, stdout: b"instance-id: i\n".to_vec() })
+                Some(ToolAnswer { success: true, stdout: b"instance-id: i\n".to_vec() })
             }
             ["/usr/bin/vmtoolsd", "--cmd", "info-get guestinfo.userdata"] => {
-                Some(Answer { success: true, stdout: b"--- \n".to_vec() })
+                Some(ToolAnswer { success: true, stdout: b"--- \n".to_vec() })
             }
-            _ => Some(Answer::default()),
+            _ => Some(ToolAnswer::default()),
         });
         let guestinfo = Guestinfo::of(&machine, &root, &tools).unwrap();
         assert_eq!(guestinfo.get("metadata").as_deref(), Some("instance-id: i\n"));

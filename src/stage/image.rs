@@ -10,7 +10,7 @@ use crate::instance::{Instance, boot, state};
 use crate::machine::{Distro, Machine};
 use crate::module;
 use crate::root::{Attr, Kind, Root, installed, run_dir};
-use crate::userdata::config::{self, Files};
+use crate::userdata::config::{self, ConfigFiles};
 use crate::userdata::{PartHandlers, merge};
 
 /// The interpreter of part-handlers.
@@ -26,7 +26,7 @@ struct InRoot<'a> {
     data: Option<Option<Value>>,
 }
 
-impl Files for InRoot<'_> {
+impl ConfigFiles for InRoot<'_> {
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
         match self.root.stat(path) {
             Some(found) if found.kind != Kind::File => Err(Error::new(format!("{path} is not a regular file"))),

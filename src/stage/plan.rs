@@ -126,7 +126,7 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     let mut changes: Vec<(Option<Stage>, Change)> =
         last.iter().filter(|c| !given.contains(c)).map(|c| (None, c.clone())).collect();
     root.enter(Stage::Network);
-    provision::later_files(&mut root, &instance, &boot.report);
+    provision::files_of_running_system(&mut root, &instance, &boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
     for stage in Stage::WITH_MODULES {
         root.enter(stage);

@@ -265,7 +265,7 @@ fn work(
     let mut before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
     let base = boot.image.digest.clone();
     if stage == Stage::Network {
-        provision::later_files(root, &instance, &boot.report);
+        provision::files_of_running_system(root, &instance, &boot.report);
         provision::boothooks(root, boot, &instance);
         if boot.follow_image(root, &instance, stage) {
             before.has_other_configuration = true;
@@ -338,7 +338,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();
     let mut fetch = |include: &Include<'_>| match config::without_network(root, include)? {
-        Fetched::Later => {
+        Fetched::NoNetwork => {
             remote = true;
             let web = web.get_or_init(Includes::new).as_ref().map_err(Clone::clone)?;
             config::with_network(root, instance, web, include)

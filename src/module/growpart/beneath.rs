@@ -4,7 +4,7 @@ use super::{Outcome, has_room, skipped};
 use crate::base::base64;
 use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Value, json};
-use crate::drive::block::{self, Block, Kind};
+use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::root::{Attr, Command, installed};
 use crate::system::Context;
@@ -29,7 +29,7 @@ pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usiz
         return skipped("too many devices lie on each other");
     }
     match &block.kind {
-        Kind::Mapping { name, uuid } => {
+        BlockKind::Mapping { name, uuid } => {
             let [below] = block.below.as_slice() else {
                 return skipped(format!("{} lies on {} devices, expected one", block.node, block.below.len()));
             };
@@ -43,7 +43,7 @@ pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usiz
                 skipped(format!("{path} is neither LVM's nor LUKS's"))
             }
         }
-        Kind::Raid { level, metadata, used } => grow_array(cx, places, block, level, metadata, *used, depth),
+        BlockKind::Raid { level, metadata, used } => grow_array(cx, places, block, level, metadata, *used, depth),
         _ => skipped(format!("{} lies on nothing", block.node)),
     }
 }

@@ -41,7 +41,7 @@ use crate::base::deprecated;
 use crate::base::error::{Context as _, Error, Result};
 use crate::detect::virt;
 use crate::document::{Map, Value, wrong};
-use crate::drive::block::{self, Block, Kind};
+use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::instance::Frequency;
 use crate::machine::Machine;
@@ -88,7 +88,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
         return Ok(());
     }
     let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return Ok(()) };
-    let Kind::Partition { disk, number } = &block.kind else { return Ok(()) };
+    let BlockKind::Partition { disk, number } = &block.kind else { return Ok(()) };
     match grow_partition(cx, &places, &block, disk, *number) {
         Ok(Outcome::Grown) => log::info!("growpart: {}, the root's partition, has grown", block.node),
         Ok(_) => {}
@@ -114,9 +114,9 @@ fn idle(cx: &mut Context) -> bool {
 fn is_full(cx: &Context) -> bool {
     let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return false };
     match &block.kind {
-        Kind::Disk { .. } => true,
-        Kind::Partition { disk, number } => is_partition_full(cx, &places, &block, disk, *number).unwrap_or(false),
-        Kind::Mapping { .. } | Kind::Raid { .. } => false,
+        BlockKind::Disk { .. } => true,
+        BlockKind::Partition { disk, number } => is_partition_full(cx, &places, &block, disk, *number).unwrap_or(false),
+        BlockKind::Mapping { .. } | BlockKind::Raid { .. } => false,
     }
 }
 
@@ -223,9 +223,9 @@ fn is_container(cx: &Context) -> bool {
 /// Grows a device, after the devices that it lies on.
 fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
     match &block.kind {
-        Kind::Partition { disk, number } => grow_partition(cx, places, block, disk, *number),
-        Kind::Disk { .. } => skipped(format!("{} is no partition", block.node)),
-        Kind::Mapping { .. } | Kind::Raid { .. } => beneath::grow(cx, places, block, depth),
+        BlockKind::Partition { disk, number } => grow_partition(cx, places, block, disk, *number),
+        BlockKind::Disk { .. } => skipped(format!("{} is no partition", block.node)),
+        BlockKind::Mapping { .. } | BlockKind::Raid { .. } => beneath::grow(cx, places, block, depth),
     }
 }
 
@@ -267,7 +267,7 @@ fn resize(root: &Root, disk: &str, partition: &Partition, sector: u64) -> Result
         let bytes = |sectors: u64| sectors.checked_mul(sector).and_then(|b| i64::try_from(b).ok());
         let (start, end) = bytes(partition.start).zip(bytes(partition.end)).ok_or_else(too_large)?;
         let number = i32::try_from(number).map_err(|_| too_large())?;
-        blkpg::resize_partition(&file, number, start, end, 1)
+        Ok(blkpg::resize_partition(&file, number, start, end, 1)?)
     };
     resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
 }
@@ -275,7 +275,7 @@ fn resize(root: &Root, disk: &str, partition: &Partition, sector: u64) -> Result
 /// A disk by the kernel's name, and its table. None if it has no table.
 fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geometry, Table)>> {
     let Some(disk) = block::named(places, disk) else { return Ok(None) };
-    let Kind::Disk { sector } = disk.kind else { return Ok(None) };
+    let BlockKind::Disk { sector } = disk.kind else { return Ok(None) };
     let geometry = Geometry::new(disk.size, sector).map_err(|e| e.context(&disk.node))?;
     let file = cx.root.open_device(&disk.node)?;
     let table = partitions::read(&file, geometry).map_err(|e| e.context(&disk.node))?;
@@ -284,7 +284,7 @@ fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geo
 
 /// Whether a device would grow.
 fn has_room(cx: &Context, places: &Places, block: &Block, depth: usize) -> Result<bool> {
-    if let Kind::Partition { disk, number } = &block.kind {
+    if let BlockKind::Partition { disk, number } = &block.kind {
         return Ok(match table(cx, places, disk)? {
             Some((_, _, table)) => table.grow(*number)?.is_some(),
             None => false,

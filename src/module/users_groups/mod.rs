@@ -68,7 +68,9 @@ pub static MODULE: Module = Module {
     before_pivot: Some(before_pivot),
     running: Some(running),
     idle: Some(|cx| {
-        ![state::later_homes(cx.instance), state::later_selinux(cx.instance)].iter().any(|list| cx.root.exists(list))
+        ![state::waiting_homes(cx.instance), state::waiting_selinux(cx.instance)]
+            .iter()
+            .any(|list| cx.root.exists(list))
             && !Users::of(cx).users.iter().any(|(_, config)| config.contains_key("snapuser"))
     }),
     ..Module::NEW
@@ -82,7 +84,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let problems = users.problems.clone();
     let mut later = String::new();
-    let selinux_list = state::later_selinux(context.instance);
+    let selinux_list = state::waiting_selinux(context.instance);
     let mut selinux = context.root.text(&selinux_list);
     let mut accounts = Accounts::open(context.root)?;
     let rules = Rules::of(context.root);
@@ -114,7 +116,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
     accounts.save(context.root, context.report)?;
     write_files::give(context, new);
     if !later.is_empty() {
-        context.root.write(&state::later_homes(context.instance), later, Attr::root(0o600))?;
+        context.root.write(&state::waiting_homes(context.instance), later, Attr::root(0o600))?;
     }
     problems.into_result()
 }
@@ -123,7 +125,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
 fn running(context: &mut Context) -> Result<()> {
     let problems = Problems::new();
     let users = Users::of(context);
-    let list = state::later_homes(context.instance);
+    let list = state::waiting_homes(context.instance);
     let later = context.root.text(&list);
     if !later.is_empty() {
         let mut accounts = Accounts::open(context.root)?;
@@ -141,7 +143,7 @@ fn running(context: &mut Context) -> Result<()> {
         }
         context.root.remove(&list)?;
     }
-    let selinux_list = state::later_selinux(context.instance);
+    let selinux_list = state::waiting_selinux(context.instance);
     let selinux = context.root.text(&selinux_list);
     for (name, config) in users.users {
         let result = if let Some(email) = config.get("snapuser") {

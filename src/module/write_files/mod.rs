@@ -41,7 +41,7 @@ use crate::instance::Frequency;
 use crate::instance::state;
 use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage, owner};
 use crate::system::users::{Users, names_of};
-use crate::system::{Context, Request, service};
+use crate::system::{Context, WebRequest, service};
 use content::Source;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -448,7 +448,7 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
         Source::Http(url) => {
             let headers = entry.map.get("source").and_then(|s| s.get("headers")).and_then(Value::as_map);
             let pairs = headers.map(Map::iter).into_iter().flatten();
-            let request = Request {
+            let request = WebRequest {
                 method: "GET",
                 url: url.clone(),
                 headers: pairs.filter_map(|(k, v)| Some((k.to_owned(), v.text()?))).collect(),

@@ -12,7 +12,7 @@ use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
 use crate::machine::{Family, appear};
 use crate::network::Macs;
-use crate::network::read::vmware_imc::{Settings, to_v2};
+use crate::network::read::vmware_imc::{ImcSettings, to_v2};
 use crate::root::{CLOUD_INIT_LOG, Root, installed};
 use crate::source::search::Search;
 use std::path::Path;
@@ -67,7 +67,7 @@ pub fn read(search: &mut Search) -> Result<Option<Values>> {
     }
     let Some(bytes) = search.root.read(&path)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let settings = Settings::parse(&text);
+    let settings = ImcSettings::parse(&text);
     let mut values = match settings.get("CLOUDINIT", "METADATA") {
         Some(name) if raw => {
             let values = raw_data(search, name, settings.get("CLOUDINIT", "USERDATA"));
@@ -123,7 +123,7 @@ fn raw_data(search: &Search, metadata: &str, user_data: Option<&str>) -> Result<
 }
 
 /// The customization that vSphere itself writes.
-fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
+fn written(search: &Search, settings: &ImcSettings, text: &str) -> Result<Values> {
     let mut metadata = Map::new();
     if let Some(host) = settings.get("NETWORK", "HOSTNAME") {
         let domain = settings.get("NETWORK", "DOMAINNAME").map(|domain| format!(".{domain}")).unwrap_or_default();
@@ -165,12 +165,12 @@ fn written(search: &Search, settings: &Settings, text: &str) -> Result<Values> {
 }
 
 /// Whether to do what is done only once, and not again for a clone of a customized machine.
-fn is_new(search: &Search, settings: &Settings) -> bool {
+fn is_new(search: &Search, settings: &ImcSettings) -> bool {
     settings.get("MISC", "MARKER-ID").is_some_and(|id| !search.root.exists(&format!("{MARKER}{id}.txt")))
 }
 
 /// Whether the customization has a script although VMware's tools do not allow that, so that it fails.
-fn forbids_script(search: &Search, settings: &Settings) -> bool {
+fn forbids_script(search: &Search, settings: &ImcSettings) -> bool {
     if !is_new(search, settings) || settings.get("CUSTOM-SCRIPT", "SCRIPT-NAME").is_none() {
         return false;
     }
@@ -267,7 +267,7 @@ fn status(name: &str) -> String {
 }
 
 /// Reports to the hypervisor that the customization failed.
-fn failed(search: &Search, settings: &Settings, event: u32) {
+fn failed(search: &Search, settings: &ImcSettings, event: u32) {
     let name =
         status(if event == SCRIPT_DISABLED { "Custom script is disabled by VM Administrator" } else { "Failed" });
     let name = settings.is("MISC", "POST-GC-STATUS", &["yes"]).then_some(name);
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::machine::tools::Answer;
+    use crate::machine::tools::ToolAnswer;
     use crate::machine::{Cmdline, Machine, Tools};
     use crate::root::{Attr, Use};
     use std::sync::{Arc, Mutex};
@@ -335,7 +335,7 @@ mod tests {
                 let mut count = count.lock().unwrap();
                 *count += 1;
                 let answer = answers.get(*count - 1).copied().unwrap_or_default();
-                Some(Answer { success: true, stdout: answer.as_bytes().to_vec() })
+                Some(ToolAnswer { success: true, stdout: answer.as_bytes().to_vec() })
             });
             connect_nics(&mut search);
             assert_eq!((*asked.lock().unwrap(), search.problems().is_empty()), (calls, connected), "{answers:?}");
@@ -407,7 +407,7 @@ mod tests {
             let log = Arc::clone(&asked);
             search.tools = Tools::new(move |words, _| {
                 log.lock().unwrap().push(words.last().unwrap().to_string());
-                Some(Answer { success: true, stdout: answer.as_bytes().to_vec() })
+                Some(ToolAnswer { success: true, stdout: answer.as_bytes().to_vec() })
             });
             let values = read(&mut search);
             (values, asked.lock().unwrap().clone())
