@@ -120,17 +120,7 @@ impl Writer<'_> {
             if outcome.starved && left.is_none() && self.pending.keep_list(&change) {
                 continue;
             }
-            match &change {
-                Change::Write { content, attr, over: Over::Replace, .. } => {
-                    self.labels.note_created(self.overlay.disk(), &change);
-                    let target = self.overlay.disk().target(change.resolved(), &mut outcome.last);
-                    match target.and_then(|target| self.overlay.disk().publish(&target, content, *attr)) {
-                        Ok(()) => self.journal.note_done(change.path()),
-                        Err(e) => outcome.fail(&change, &e),
-                    }
-                }
-                _ => self.one(change, &mut outcome),
-            }
+            self.publish(change, &mut outcome);
         }
         outcome.synced(&touched);
         if !outcome.starved {
@@ -148,6 +138,19 @@ impl Writer<'_> {
             outcome.errors.push(Error::new("nothing is marked as done: the next boot provisions again"));
         }
         outcome.errors
+    }
+
+    /// Makes a change that [`Writer::prepare`] has left: renames a file to its place, or makes the whole change.
+    fn publish(&mut self, change: Change, outcome: &mut Outcome) {
+        let Change::Write { content, attr, over: Over::Replace, .. } = &change else {
+            return self.one(change, outcome);
+        };
+        self.labels.note_created(self.overlay.disk(), &change);
+        let target = self.overlay.disk().target(change.resolved(), &mut outcome.last);
+        match target.and_then(|target| self.overlay.disk().publish(&target, content, *attr)) {
+            Ok(()) => self.journal.note_done(change.path()),
+            Err(e) => outcome.fail(&change, &e),
+        }
     }
 
     /// Makes the folders and, under temporary names, the contents of changes, and returns the changes that are left, in order, the
