@@ -13,7 +13,7 @@ use crate::instance::report::{Running, StatusReport};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
 use crate::machine::Machine;
-use crate::root::{Root, Use, run_dir};
+use crate::root::{Root, Use, installed, run_dir};
 use crate::system::service::uses_systemd;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -183,7 +183,7 @@ impl Source {
         let root = Root::open(path, Use::Tree)?;
         let live = root.is_live();
         let booted = root.is_dir("/run/systemd/system");
-        let installed = || uses_systemd(&root, &root.distro());
+        let installed = || uses_systemd(&root, &installed::distro(&root));
         let systemd = booted || (!live && installed());
         Ok(Source { machine: Machine::read(path), live, systemd, environment: None, root })
     }

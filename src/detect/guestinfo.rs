@@ -9,7 +9,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::link::line::Line;
 use crate::machine::{Machine, Tools};
-use crate::root::Root;
+use crate::root::{Root, installed};
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
@@ -50,8 +50,8 @@ impl Guestinfo {
 
     /// The commands of VMware's tools that a call can be appended to, the preferred one first.
     pub fn commands(root: &Root) -> Vec<Vec<String>> {
-        let rpctool = root.which("vmware-rpctool").map(|path| vec![path]);
-        let vmtoolsd = root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
+        let rpctool = installed::which(root, "vmware-rpctool").map(|path| vec![path]);
+        let vmtoolsd = installed::which(root, "vmtoolsd").map(|path| vec![path, "--cmd".into()]);
         rpctool.into_iter().chain(vmtoolsd).collect()
     }
 

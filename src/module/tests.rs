@@ -5,7 +5,7 @@ use crate::base::problem::{Problems, Severity};
 use crate::document::Value;
 use crate::instance::Instance;
 use crate::machine::Distro;
-use crate::root::Root;
+use crate::root::{Root, owner};
 use crate::schema;
 use crate::system::{Device, Outside, WebRequest};
 
@@ -314,7 +314,7 @@ fn user_owns_only_folders_made_for_its_files() {
         module.before_pivot.unwrap()(&mut cx).unwrap();
         crate::instance::state::mark_done(&mut root, &fixture.instance, mark, Frequency::Instance).unwrap();
     }
-    let uid = root.user_ids("bob").unwrap().uid;
+    let uid = owner::user_ids(root, "bob").unwrap().uid;
     assert_ne!(uid, 0);
     let owner = |root: &Root, path: &str| root.stat(path).unwrap().attr.uid;
     assert_eq!(["/srv/own", "/srv/own/deep", "/srv/own/deep/x", "/srv/shared/x"].map(|p| owner(&root, p)), [uid; 4]);

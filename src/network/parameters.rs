@@ -205,7 +205,7 @@ pub fn milliseconds(value: &Value, value_type: ValueType) -> Option<u64> {
     let number = |t: &str, factor: f64| {
         let n: f64 = t.trim().parse().ok()?;
         let ms = n * factor;
-        (ms.is_finite() && (0.0..1e15).contains(&ms)).then_some(ms as u64)
+        ((0.0..1e15).contains(&ms) && ms.fract() == 0.0).then_some(ms as u64)
     };
     match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(n), _) => number(n, 1.0),
@@ -303,6 +303,8 @@ mod tests {
         assert_eq!(milliseconds(&Value::Int(100), ValueType::Milliseconds), Some(100));
         assert_eq!(milliseconds(&Value::Int(15), ValueType::Seconds), Some(15_000));
         assert_eq!(milliseconds(&Value::from("2s"), ValueType::Milliseconds), Some(2000));
+        assert_eq!(milliseconds(&Value::from("1.5"), ValueType::Seconds), Some(1500));
+        assert_eq!(milliseconds(&Value::from("1.5"), ValueType::Milliseconds), None);
         assert_eq!(milliseconds(&Value::from("-1"), ValueType::Milliseconds), None);
         assert_eq!(milliseconds(&Value::from("nans"), ValueType::Milliseconds), None);
     }

@@ -9,7 +9,7 @@ use crate::instance::instance_data::{self, SENSITIVE_FILE};
 use crate::instance::{Instance, boot, state};
 use crate::machine::{Distro, Machine};
 use crate::module;
-use crate::root::{Attr, Kind, Root, run_dir};
+use crate::root::{Attr, Kind, Root, installed, run_dir};
 use crate::userdata::config::{self, ConfigFiles};
 use crate::userdata::{PartHandlers, merge};
 
@@ -88,7 +88,7 @@ impl Image {
 
     /// The same with the instance's data for templates; without, with that which this boot has left in /run.
     fn read_with(root: &Root, machine: &Machine, data: Option<&Value>, report: &Problems) -> Image {
-        let mut distro = root.distro();
+        let mut distro = installed::distro(root);
         let trust = Gate::of(root, machine);
         // `cc:`
         let cmdline = if trust.command_line() { machine.cmdline.text() } else { "" };
@@ -178,7 +178,7 @@ fn config_url(root: &Root, url: &str) -> Option<String> {
 }
 
 fn part_handlers(root: &Root) -> PartHandlers {
-    match (root.which(PYTHON), image_handlers(root).is_empty()) {
+    match (installed::which(root, PYTHON), image_handlers(root).is_empty()) {
         (None, _) => PartHandlers::None,
         (Some(_), true) => PartHandlers::OfParts,
         (Some(_), false) => PartHandlers::OfImage,

@@ -20,7 +20,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalResult, LocalStage, Origin, Record};
-use crate::root::{Attr, Root, Stage, Use, Writable, check_writable};
+use crate::root::{Attr, Root, Stage, Use, Writable, check_writable, relabel};
 use crate::source::{self, Found};
 use crate::system::{Screen, hotplug};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
     if changes {
-        boot.report.keep(root.keep_unlabelled());
+        boot.report.keep(relabel::keep_list(root));
     }
     if let LocalResult::Provisioned(_, provisioned) = &mut result {
         provisioned.has_changes = changes;
@@ -93,7 +93,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
     }
     record(&mut root, &mut boot, &result);
-    boot.report.keep(root.relabel_later());
+    boot.report.keep(relabel::later(root));
     commit(&mut root, &boot.report);
     rescue(&status, &mut root, &boot.report);
     drop(writable);

@@ -13,7 +13,7 @@ use crate::network::names::{self, DeviceName};
 use crate::network::read::{eni, klibc, openstack};
 use crate::network::render::{self, Owned, RENDERERS};
 use crate::network::{File, Macs, Network, Renderer, Target, fallback};
-use crate::root::{Attr, Ids, Root};
+use crate::root::{Attr, Ids, Root, installed, owner};
 use crate::source::{self, Source};
 use crate::system::mount_table;
 use std::collections::BTreeSet;
@@ -171,7 +171,7 @@ fn has_old_netplan(root: &Root) -> bool {
 }
 
 fn target(root: &Root, image: &Image) -> Target {
-    Target { distro: image.distro, ip_tool: root.which("ip").is_some(), old_netplan: has_old_netplan(root) }
+    Target { distro: image.distro, ip_tool: installed::which(root, "ip").is_some(), old_netplan: has_old_netplan(root) }
 }
 
 /// The stack that network files are written for; None if the root has no supported one.
@@ -205,8 +205,8 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &Problems) -
 pub fn put(root: &mut Root, File { path, content, mode, owner, merge }: File) -> Result<()> {
     let ids = owner.and_then(|owner| {
         let (user, group) = owner.split_once(':').unwrap_or((owner, owner));
-        let ids = root.user_ids(user)?;
-        Some(Ids { gid: root.group_id(group).unwrap_or(ids.gid), ..ids })
+        let ids = owner::user_ids(root, user)?;
+        Some(Ids { gid: owner::group_id(root, group).unwrap_or(ids.gid), ..ids })
     });
     let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
     match merge {

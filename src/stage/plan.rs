@@ -13,7 +13,7 @@ use crate::document::{Map, Value, json};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::network::Renderer;
-use crate::root::{Change, Command, Root, Stage, Use};
+use crate::root::{Change, Command, Root, Stage, Use, owner};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
@@ -227,7 +227,7 @@ pub(super) fn shown(line: &str) -> String {
 
 fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
     let when = when.map(|stage| format!(" ({})", stage.name())).unwrap_or_default();
-    let owner = |uid, gid| format!("{}:{}", root.user_name(uid), root.group_name(gid));
+    let owner = |uid, gid| format!("{}:{}", owner::user_name(root, uid), owner::group_name(root, gid));
     match change {
         Change::Write { path, content, attr, .. } => {
             format!(

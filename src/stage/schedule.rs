@@ -14,7 +14,7 @@ use crate::instance::status::{Status, uptime};
 use crate::instance::{Instance, state};
 use crate::module::{BeforeServices, Module};
 use crate::root::run_dir::{self, IDLE, Origin, RANDOM_PASSWORDS};
-use crate::root::{Attr, Command, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage, installed, relabel};
 use crate::source;
 use crate::system::service::has_systemd;
 
@@ -129,7 +129,7 @@ impl<'a, 'b> Schedule<'a, 'b> {
 
     /// The same in the running system, whose systemd has queued the stages, so that none of them is skipped.
     fn start_network(&mut self) -> Result<()> {
-        if !self.root.is_dir("/run/systemd/system") || self.root.which("systemctl").is_none() {
+        if !self.root.is_dir("/run/systemd/system") || installed::which(self.root, "systemctl").is_none() {
             return Ok(());
         }
         if self.has_commands {
@@ -202,7 +202,7 @@ impl<'a, 'b> Schedule<'a, 'b> {
             || self.done.has_changes
             || !self.origin.is_same()
             || !state::is_finished(self.root, &self.done.instance)
-            || self.root.has_unlabelled()
+            || relabel::has_list(self.root)
             || Run::new(self.root, self.boot, &self.done.instance).has_background()
     }
 

@@ -226,7 +226,7 @@ fn check_example(case: &Value) -> Outcome {
         }
     }
     let Some(header) = case.get("header_type").and_then(Value::as_str) else { return Outcome::of(wrong) };
-    let mut later = |_: &Include<'_>| Ok(Fetched::Later);
+    let mut later = |_: &Include<'_>| Ok(Fetched::NoNetwork);
     let sources = Sources {
         user_data: text.as_bytes().into(),
         vendor_data: &[],

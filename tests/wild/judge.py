@@ -142,6 +142,51 @@ def networkd(root):
     return bool(said), said
 
 
+def sections(path):
+    """A networkd file as a list of sections: name, and each key with all its values."""
+    found = []
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            found.append((line.strip("[]"), {}))
+        elif "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found[-1][1].setdefault(key, []).append(value)
+    return found
+
+
+def devices(root, prefix):
+    """What networkd's files say of each device by its name: addresses, MTU, MAC address, VLAN's number, bond's mode and ports of bridges,
+    as a set of texts. Whose files they are, prefix tells."""
+    found = {}
+    for path in sorted(root.rglob(f"{prefix}*")):
+        name = path.name.removeprefix(prefix).rsplit(".", 1)[0]
+        if name.isdigit():
+            # networkd takes no such device; netplan does not know.
+            continue
+        said = found.setdefault(name, set())
+        for section, keys in sections(path):
+            last = {key: values[-1] for key, values in keys.items()}
+            said |= {f"address {ipaddress.ip_interface(text)}" for text in keys.get("Address", []) if section in ("Network", "Address")}
+            for key in ("Bond", "Bridge", "VRF"):
+                said |= {f"{key} {text}" for text in keys.get(key, []) if section == "Network"}
+            if section == "Link" and path.suffix == ".network":
+                said |= {f"{key} {last[key].lower()}" for key in ("MTUBytes", "MACAddress") if key in last}
+            if path.suffix == ".netdev":
+                said |= {f"{section} {key} {last[key]}" for key in ("Id", "Mode", "Kind", "MIIMonitorSec", "ForwardDelaySec", "VNI") if key in last}
+    return found
+
+
+def differences(document, reported, netplan_root, networkd_root):
+    """Where netplan, for its file, wrote another thing for networkd than prepivot did, of the devices that both have and of which
+    nothing is reported: a line each. An address without a prefix length, which the document has, is completed in one and refused by the other."""
+    def is_completed(text):
+        return text.startswith("address ") and f'"{text.split()[1].split("/")[0]}"' in document
+
+    theirs, ours = devices(netplan_root / "run", "10-netplan-"), devices(networkd_root, "10-cloud-init-")
+    compared = [name for name in sorted(set(theirs) & set(ours)) if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", reported)]
+    return [f"networkd: {name}: {text} is only in {'ours' if text in ours[name] else 'netplan'}" for name in compared for text in sorted(theirs[name] ^ ours[name]) if not is_completed(text)]
+
+
 def address(version, with_prefix):
     def check(text):
         made = (ipaddress.ip_interface if with_prefix else ipaddress.ip_address)(text)

@@ -12,7 +12,7 @@ use crate::instance::state;
 use crate::network::model::{DeviceType, Interface, Method};
 use crate::network::read::{self, config};
 use crate::network::{Macs, Network};
-use crate::root::{Change, Stage};
+use crate::root::{Change, Stage, installed};
 use crate::schema;
 use crate::stage::diff;
 use crate::stage::plan::{self, Plan, is_state};
@@ -62,7 +62,7 @@ impl View<'_> {
         map(vec![
             ("version", Value::Int(VERSION)),
             ("target", self.target.into()),
-            ("distribution", plan.root.distro().name.into()),
+            ("distribution", installed::distro(&plan.root).name.into()),
             ("instance", instance),
             ("stages", self.stages()),
             ("changes", self.changes()),

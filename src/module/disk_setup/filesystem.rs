@@ -6,7 +6,7 @@ use crate::document::{Map, Value, wrong};
 use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::drive::label::Superblock;
-use crate::root::Command;
+use crate::root::{Command, installed};
 use crate::system::device_names::{dotted, partition_of};
 use crate::system::{Context, shell};
 
@@ -164,7 +164,8 @@ fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, i
     if kind.contains('/') {
         return Err(Error::new("filesystem: expected a type such as ext4, not a path"));
     }
-    let program = cx.root.which(&format!("mkfs.{kind}")).or_else(|| cx.root.which(&format!("mk{kind}")));
+    let program =
+        installed::which(cx.root, &format!("mkfs.{kind}")).or_else(|| installed::which(cx.root, &format!("mk{kind}")));
     let program = program.ok_or_else(|| Error::new(format!("there is no program mkfs.{kind} or mk{kind}")))?;
     let options = OPTIONS.iter().find(|(prefix, ..)| kind.starts_with(prefix));
     let mut argv = vec![program];

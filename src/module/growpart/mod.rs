@@ -38,16 +38,17 @@ mod beneath;
 
 use super::{BeforeServices, Module};
 use crate::base::deprecated;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Context as _, Error, Result};
 use crate::detect::virt;
 use crate::document::{Map, Value, wrong};
 use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::instance::Frequency;
 use crate::machine::Machine;
-use crate::root::{Command, Stage};
-use crate::system::partitions::{self, Geometry, Table};
+use crate::root::{Command, Root, Stage};
+use crate::system::partitions::{self, Geometry, Partition, Table};
 use crate::system::{Context, disk_sizes, mount_table};
+use std::io;
 
 const DISABLED: &str = "/etc/growroot-disabled";
 
@@ -241,13 +242,34 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     let now = growth.map(|g| g.partition).or(old);
     let Some(now) = now.filter(|p| (p.end - p.start) * geometry.sector > block.size) else { return Ok(Outcome::Full) };
     // Also if only the table has the new size, after an interrupted run.
-    if let Err(e) = cx.root.resize_partition(&disk.node, number, now.start, now.end, geometry.sector) {
+    if let Err(e) = resize(cx.root, &disk.node, &now, geometry.sector) {
         log::info!("{e}");
         let partx = ["partx", "--update", "--nr", &number.to_string(), &disk.node];
         cx.root.run(Command::new(partx)).map_err(|partx| Error::new(format!("{e}; {partx}")))?;
     }
     cx.outside.devices_changed();
     Ok(if old == Some(now) { Outcome::Full } else { Outcome::Grown })
+}
+
+/// Tells the kernel the new end of a partition that may be in use (`BLKPG_RESIZE_PARTITION`, linux/blkpg.h), in sectors of
+/// `sector` bytes. Does nothing if the root's devices are another machine's.
+///
+/// # Errors
+/// The kernel refuses: it does not know the partition, or another one begins before the end.
+fn resize(root: &Root, disk: &str, partition: &Partition, sector: u64) -> Result<()> {
+    if !root.has_devices() {
+        return Ok(());
+    }
+    let number = partition.number;
+    let resize = || -> io::Result<()> {
+        let file = root.open_device(disk).map_err(|e| io::Error::other(e.to_string()))?;
+        let too_large = || io::Error::other("its sectors are more than the kernel counts");
+        let bytes = |sectors: u64| sectors.checked_mul(sector).and_then(|b| i64::try_from(b).ok());
+        let (start, end) = bytes(partition.start).zip(bytes(partition.end)).ok_or_else(too_large)?;
+        let number = i32::try_from(number).map_err(|_| too_large())?;
+        blkpg::resize_partition(&file, number, start, end, 1)
+    };
+    resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
 }
 
 /// A disk by the kernel's name, and its table. None if it has no table.

@@ -54,7 +54,7 @@ use crate::document::{Map, Value, wrong};
 use crate::instance::{Frequency, state};
 use crate::machine::Family;
 use crate::module::{Module, write_files};
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::Context;
 use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of, is_number};
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
@@ -171,11 +171,11 @@ fn running(context: &mut Context) -> Result<()> {
 
 /// Maps a new user to a SELinux user, as useradd --selinux-user does.
 fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()> {
-    if context.root.which("semanage").is_some() {
+    if installed::which(context.root, "semanage").is_some() {
         let argv = |action| Command::new(["semanage", "login", action, "-s", login, "--", name]);
         return context.root.run(argv("-a")).or_else(|_| context.root.run(argv("-m")));
     }
-    if context.root.which("usermod").is_none() {
+    if installed::which(context.root, "usermod").is_none() {
         return Err(Error::new("selinux_user is not set: there is neither semanage nor usermod"));
     }
     context.root.run(Command::new(["usermod", "-Z", login, "--", name]))
@@ -365,7 +365,10 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         }
         let (home, mut shell) = (self.text("homedir"), self.text("shell"));
         let (system, uid) = (self.flag("system"), uid.transpose()?);
-        if system && self.context.distro.family == Family::Alpine && self.context.root.which("useradd").is_none() {
+        if system
+            && self.context.distro.family == Family::Alpine
+            && installed::which(self.context.root, "useradd").is_none()
+        {
             // The defaults of BusyBox's adduser -S.
             shell.get_or_insert_with(|| "/bin/false".into());
             let nogroup = Some("nogroup").filter(|group| self.accounts.group_id(group).is_some());

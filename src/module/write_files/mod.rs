@@ -39,7 +39,7 @@ use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
-use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage};
+use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage, owner};
 use crate::system::users::{Users, names_of};
 use crate::system::{Context, WebRequest, service};
 use content::Source;
@@ -216,7 +216,7 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
         }
         let path = absolute(&path);
         let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
-        let accounts_now = accounts.get_or_insert_with(|| cx.root.owners());
+        let accounts_now = accounts.get_or_insert_with(|| owner::owners(cx.root));
         let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(accounts_now, &made, text));
         let entry = Entry { number, path, map, owner, room: &room };
         if let Err(e) = job(cx, &entry) {

@@ -8,7 +8,7 @@ use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
 use prepivot::drive::devices::Places;
 use prepivot::instance::Instance;
-use prepivot::root::{Command, Output, Programs, Root};
+use prepivot::root::{Command, Output, Programs, Root, installed};
 use prepivot::system::{Device, Outside, Screen, WebRequest};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -265,7 +265,10 @@ pub fn programs(case: &Case, dir: &TempDir, runs: &Rc<RefCell<Vec<Run>>>) -> Pro
         if let Some(answer) = debian::answer(&api, command) {
             return Ok(answer);
         }
-        if argv.first().is_some_and(|p| known.get(p).is_some_and(Value::is_false) && root.which(p).is_none()) {
+        if argv
+            .first()
+            .is_some_and(|p| known.get(p).is_some_and(Value::is_false) && installed::which(root, p).is_none())
+        {
             return Err(Error::new(format!("failed to run {}: No such file or directory", argv.join(" "))));
         }
         let answers: Vec<&Value> = outputs.iter().filter(|o| expected_argv(o) == argv).collect();
