@@ -36,6 +36,12 @@ impl Root {
         self.entries().into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
     }
 
+    /// The changes at a resolved path that are not on the disk yet.
+    pub(super) fn changes_at(&self, resolved: &str) -> Vec<Change> {
+        let entries = self.nodes.get(resolved).map(|node| self.entries_of(resolved, node)).unwrap_or_default();
+        entries.into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
+    }
+
     /// Whether a path that is not on the disk yet, or is read from memory, ends like this.
     pub fn has_in_memory(&self, end: &str) -> bool {
         self.nodes.keys().any(|path| path.ends_with(end))

@@ -177,6 +177,8 @@ pub struct Root {
     pub hash_rounds: u32,
     /// Paths that were used since [`Root::watch`]; None: not recorded.
     watched: RefCell<Option<BTreeSet<String>>>,
+    /// Resolved paths that got changes since [`Root::trace_changes`]; None: not recorded.
+    traced: Option<BTreeSet<String>>,
 }
 
 /// How a [`Root`] is used.
@@ -238,6 +240,7 @@ impl Root {
             at_end: Vec::new(),
             hash_rounds: 0,
             watched: RefCell::default(),
+            traced: None,
         };
         if root.has_run() {
             root.cmdline = Machine::read(own.unwrap_or(path)).cmdline;
@@ -578,6 +581,7 @@ impl Root {
         let Some(stat) = found else {
             return Err(Error::new(format!("failed to change the owner or mode of {path}: there is no such file")));
         };
+        self.trace(&resolved);
         match self.nodes.get_mut(&resolved) {
             Some(Node::File { attr: old, .. } | Node::Dir { attr: old, .. } | Node::Touched(_, old)) => *old = attr,
             _ => self.put(resolved, Node::Touched(stat.kind, attr))?,
@@ -606,6 +610,8 @@ impl Root {
         for path in new.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
             let to = format!("run/{name}{}", &path[from.len()..]);
             self.make_parents(&to, &to)?;
+            self.trace(&path);
+            self.trace(&to);
             if let Some(node) = self.nodes.remove(&path) {
                 self.nodes.insert(to, node);
             }
@@ -676,6 +682,7 @@ impl Root {
         if let Some(old) = self.nodes.get(&path) {
             self.release(self::cost(&path, old));
         }
+        self.trace(&path);
         self.nodes.insert(path, node);
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! Records which paths a piece of work depends on, and tells whether they have changed since.
+//! Records which paths a piece of work depends on, and tells whether they have changed since; and which paths it changes.
 
-use super::{Kind, Root, layout, run_dir};
+use super::{Change, Kind, Root, layout, run_dir};
 use std::collections::BTreeSet;
 
 /// The most paths that are recorded for one piece of work.
@@ -28,6 +28,26 @@ impl Root {
     /// Stops recording, and returns the paths. A folder whose names were listed ends with a slash.
     pub fn take_watched(&mut self) -> Vec<String> {
         self.watched.take().unwrap_or_default().into_iter().collect()
+    }
+
+    /// Begins to record which paths get changes.
+    pub fn trace_changes(&mut self) {
+        self.traced = Some(BTreeSet::new());
+    }
+
+    /// The paths that got changes since this was last called, or since [`Root::trace_changes`], each with what is to be changed
+    /// there by now.
+    pub fn take_traced(&mut self) -> Vec<(String, Vec<Change>)> {
+        let Some(traced) = &mut self.traced else { return Vec::new() };
+        let paths = std::mem::take(traced);
+        paths.into_iter().map(|path| (format!("/{path}"), self.changes_at(&path))).collect()
+    }
+
+    /// Records that a resolved path gets a change, if that is recorded.
+    pub(super) fn trace(&mut self, resolved: &str) {
+        if let Some(traced) = self.traced.as_mut().filter(|traced| !traced.contains(resolved)) {
+            traced.insert(resolved.to_owned());
+        }
     }
 
     /// Records a path, if recording.
@@ -58,6 +78,28 @@ impl Root {
 mod tests {
     use crate::base::testing::TempDir;
     use crate::root::{Attr, Root, Use};
+
+    #[test]
+    fn traces_only_paths_changed_since_last_look() {
+        let dir = TempDir::new("trace");
+        dir.write("etc/a", "1");
+        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        root.write("/etc/before", "x", Attr::root(0o644)).unwrap();
+        root.trace_changes();
+        let looked = |root: &mut Root| {
+            let traced = root.take_traced().into_iter();
+            traced.map(|(path, changes)| format!("{path} {}", changes.len())).collect::<Vec<_>>()
+        };
+        root.write("/etc/a", "1", Attr::root(0o644)).unwrap();
+        root.write("/new/b", "x", Attr::root(0o644)).unwrap();
+        assert_eq!(looked(&mut root), ["/etc/a 0", "/new 1", "/new/b 1"]);
+        assert_eq!(looked(&mut root), [""; 0]);
+        root.set_attr("/new/b", Attr::root(0o600)).unwrap();
+        root.extend("/etc/before", b"y".to_vec().into(), Attr::root(0o644)).unwrap();
+        root.append("/etc/c", b"y", Attr::root(0o644)).unwrap();
+        root.remove("/etc/a").unwrap();
+        assert_eq!(looked(&mut root), ["/etc/a 1", "/etc/before 1", "/etc/c 1", "/new/b 1"]);
+    }
 
     #[test]
     fn notes_reads_and_writes_and_sees_changes() {

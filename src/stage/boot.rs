@@ -40,7 +40,7 @@ pub struct Boot<'a> {
 }
 
 /// Looks at the root before and after each module.
-pub type Observer = Box<dyn FnMut(&Root, &'static str)>;
+pub type Observer = Box<dyn FnMut(&mut Root, &'static str)>;
 
 impl<'a> Boot<'a> {
     /// A run that begins now, on the image in `root`, with the options of the command line.
