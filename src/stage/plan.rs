@@ -16,9 +16,10 @@ use crate::network::Renderer;
 use crate::root::{Change, Command, Root, Stage, Use};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::mem::discriminant;
 use std::path::Path;
 use std::rc::Rc;
+
+pub use super::boot::NETWORK;
 
 /// The changes that would be made, and the errors found while planning them.
 pub struct Plan {
@@ -64,33 +65,32 @@ pub struct Trace {
 /// What was done at a path.
 #[derive(Default)]
 struct Traced {
-    /// The module that was there last.
-    last: &'static str,
-    /// The changes, each with the last module that made another one of it.
-    changes: Vec<(Change, &'static str)>,
+    /// The modules that changed something there, the last one at the end.
+    modules: Vec<&'static str>,
+    /// The changes there by now.
+    changes: Vec<Change>,
 }
 
 impl Trace {
-    /// Looks at what the root was changed since the last time, by `module`; its name is empty before one.
+    /// Looks at what `module` changed of the root. Its name is empty for what no module did since the last time.
     fn observe(&mut self, root: &mut Root, module: &'static str) {
         for (path, changes) in root.take_traced() {
             let traced = self.paths.entry(path).or_default();
-            traced.last = module;
-            let old = std::mem::take(&mut traced.changes);
-            let made_by = |change: &Change| old.iter().find(|(old, _)| old == change).map_or(module, |(_, by)| *by);
-            traced.changes = changes.into_iter().map(|change| (made_by(&change), change)).map(|(m, c)| (c, m)).collect();
+            if !module.is_empty() && changes.iter().any(|change| !traced.changes.contains(change)) {
+                traced.modules.retain(|other| *other != module);
+                traced.modules.push(module);
+            }
+            traced.changes = changes;
         }
         self.commands.resize(root.commands().len(), module);
-        if !module.is_empty() {
+        if !matches!(module, "" | NETWORK) {
             self.modules.push((root.current_stage(), module));
         }
     }
 
-    /// The module that made a change; empty if none did.
-    pub fn of_change(&self, change: &Change) -> &'static str {
-        let Some(traced) = self.paths.get(change.path()) else { return "" };
-        let same = traced.changes.iter().find(|(other, _)| discriminant(other) == discriminant(change));
-        same.map_or(traced.last, |(_, module)| *module)
+    /// The modules that made a change, or [`NETWORK`]; the last one at the end.
+    pub fn of_change(&self, change: &Change) -> &[&'static str] {
+        self.paths.get(change.path()).map(|traced| traced.modules.as_slice()).unwrap_or_default()
     }
 
     /// The module that ran the command with this number; empty if none did.
