@@ -13,7 +13,7 @@ use crate::document::{Map, Value, json};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::network::Renderer;
-use crate::root::{Change, Command, Root, Stage, Use};
+use crate::root::{Change, Command, Root, Stage, Use, owner};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -134,7 +134,7 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     let mut changes: Vec<(Option<Stage>, Change)> =
         last.iter().filter(|c| like.get(c.path()) != Some(c)).map(|c| (None, c.clone())).collect();
     root.enter(Stage::Network);
-    provision::later_files(&mut root, &instance, &boot.report);
+    provision::files_of_running_system(&mut root, &instance, &boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
     for stage in Stage::WITH_MODULES {
         root.enter(stage);
@@ -230,7 +230,7 @@ pub(super) fn shown(line: &str) -> String {
 
 fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
     let when = when.map(|stage| format!(" ({})", stage.name())).unwrap_or_default();
-    let owner = |uid, gid| format!("{}:{}", root.user_name(uid), root.group_name(gid));
+    let owner = |uid, gid| format!("{}:{}", owner::user_name(root, uid), owner::group_name(root, gid));
     match change {
         Change::Write { path, content, attr, .. } => {
             format!(

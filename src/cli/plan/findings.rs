@@ -4,7 +4,7 @@ use super::document::{Document, Place, Use};
 use crate::base::problem::Problem;
 use crate::base::problem::{Problems, Severity};
 use crate::document::Map;
-use crate::schema::{self, Findings};
+use crate::schema::{self, Deviations};
 
 /// The most that are reported.
 const MAX_FINDINGS: usize = 1_000;
@@ -99,7 +99,7 @@ fn of_document(document: &Document) -> Vec<Finding> {
         }];
     }
     let Some(config) = document.config().filter(|_| cfg!(feature = "schema")) else { return Vec::new() };
-    let Findings { errors, deprecations } = match document.usage {
+    let Deviations { errors, deprecations } = match document.usage {
         Use::UserData => schema::cloud_config(config),
         Use::NetworkConfig => schema::network_config(config),
     };

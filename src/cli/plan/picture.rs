@@ -10,7 +10,7 @@ use crate::instance::state;
 use crate::network::model::{DeviceType, Interface, Method};
 use crate::network::read::{self, config};
 use crate::network::{Macs, Network};
-use crate::root::{Change, Stage};
+use crate::root::{Change, Stage, installed};
 use crate::stage::diff;
 use crate::stage::plan::{self, Plan, is_state};
 
@@ -60,7 +60,7 @@ impl View<'_> {
         map(vec![
             ("version", Value::Int(VERSION)),
             ("target", self.target.into()),
-            ("distribution", plan.root.distro().name.into()),
+            ("distribution", installed::distro(&plan.root).name.into()),
             ("instance", instance),
             ("stages", self.stages()),
             ("changes", self.changes()),

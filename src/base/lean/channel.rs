@@ -1,7 +1,7 @@
 //! A channel between threads with a receive timeout. std's is lock-free and takes 20 KB of the program, which
 //! a few answers do not need.
 
-use super::deadline::Deadline;
+use crate::base::deadline::Deadline;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

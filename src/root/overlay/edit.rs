@@ -1,32 +1,18 @@
 //! Edits existing files byte for byte.
 
-use super::layout::is_unsynced;
-use super::{Attr, Content, MAX_EDIT, MAX_READ, Node, Over, Root};
+use super::{Node, Overlay};
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
+use crate::root::layout::is_unsynced;
+use crate::root::{Attr, Content, MAX_READ, Over};
 
-/// [`Root::edit_text`] maps the bytes 0x80 to 0xff that are not UTF-8 to private-use characters of Unicode's
+/// [`crate::root::Root::edit_text`] maps the bytes 0x80 to 0xff that are not UTF-8 to private-use characters of Unicode's
 /// last plane. This is the first.
 const FIRST_BYTE: u32 = 0x10_ff80;
 
-impl Root {
-    /// Edits the file at `path`. `change` gets the content, empty if there is no file, and returns the new
-    /// one, or None to leave it as it is. The file keeps its mode, owner and extended attributes; `new` is
-    /// for a file that is created. Returns whether the content changed.
-    ///
-    /// # Errors
-    /// The file cannot be read, is larger than [`MAX_EDIT`] or not a regular file, or `change` fails. Then
-    /// the file is unchanged.
-    pub fn edit(
-        &mut self,
-        path: &str,
-        new: Attr,
-        change: impl FnOnce(&[u8]) -> Result<Option<Vec<u8>>>,
-    ) -> Result<bool> {
-        self.edit_at_most(path, new, MAX_EDIT, change)
-    }
-
-    fn edit_at_most(
+impl Overlay {
+    /// [`crate::root::Root::edit`] for a file of at most `limit` bytes.
+    pub(in crate::root) fn edit(
         &mut self,
         path: &str,
         new: Attr,
@@ -49,29 +35,11 @@ impl Root {
         self.write_over(path, content.into(), attr, over).map(|()| true)
     }
 
-    /// [`Root::edit`] for text. Bytes that are not UTF-8 appear as private-use characters, and are written
-    /// back as they were.
-    ///
-    /// # Errors
-    /// As [`Root::edit`].
-    pub fn edit_text(
-        &mut self,
-        path: &str,
-        new: Attr,
-        change: impl FnOnce(&str) -> Result<Option<String>>,
-    ) -> Result<bool> {
-        self.edit(path, new, |bytes| Ok(change(&decode(bytes))?.map(|text| encode(&text))))
-    }
-
-    /// Appends to the file at `path`, which keeps its mode, owner and extended attributes; `new` is for a
-    /// file that is created.
-    ///
-    /// # Errors
-    /// As [`Root::edit`]; or the file would become larger than [`MAX_READ`].
-    pub fn append(&mut self, path: &str, content: &[u8], new: Attr) -> Result<()> {
+    /// [`crate::root::Root::append`].
+    pub(in crate::root) fn append(&mut self, path: &str, content: &[u8], new: Attr) -> Result<()> {
         let (resolved, _) = self.resolve_to_change(path, true)?;
         if !self.below_unmounted(&resolved) && !is_unsynced(&resolved) {
-            return self.edit_at_most(path, new, MAX_READ, |old| Ok(Some(joined(old, content)?))).map(drop);
+            return self.edit(path, new, MAX_READ, |old| Ok(Some(joined(old, content)?))).map(drop);
         }
         self.trace(&resolved);
         match self.nodes.get_mut(&resolved) {
@@ -85,14 +53,9 @@ impl Root {
             }
         }
     }
-}
 
-impl Root {
-    /// Writes a file with more at its end, and with `attr`. What is added to what this run writes is not copied.
-    ///
-    /// # Errors
-    /// As [`Root::append`], and [`Root::write`].
-    pub fn extend(&mut self, path: &str, more: Content, attr: Attr) -> Result<()> {
+    /// [`crate::root::Root::extend`].
+    pub(in crate::root) fn extend(&mut self, path: &str, more: Content, attr: Attr) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, true)?;
         if found.map_or(0, |s| s.size) + more.len() > MAX_READ {
             return Err(too_large());
@@ -106,10 +69,21 @@ impl Root {
             *old = attr;
             return Ok(());
         }
-        let mut all = Content::from(self.read(path)?.unwrap_or_default());
+        let mut all = Content::from(self.read_at_most(path, MAX_READ)?.unwrap_or_default());
         all.push(more);
-        self.write(path, all, attr)
+        self.write_over(path, all, attr, Over::Replace)
     }
+}
+
+/// Makes a change to text for [`crate::root::Root::edit_text`].
+///
+/// # Errors
+/// Those of the change.
+pub(in crate::root) fn edit_decoded(
+    bytes: &[u8],
+    change: impl FnOnce(&str) -> Result<Option<String>>,
+) -> Result<Option<Vec<u8>>> {
+    Ok(change(&decode(bytes))?.map(|text| encode(&text)))
 }
 
 fn too_large() -> Error {
@@ -159,7 +133,7 @@ fn encode(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::Use;
+    use crate::root::{MAX_EDIT, Root, Use};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     const NEW: Attr = Attr::root(0o644);

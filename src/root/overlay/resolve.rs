@@ -1,10 +1,12 @@
 //! Resolves paths in the root, following symbolic links without leaving it.
 
-use super::layout::folder_of;
-use super::record::MAX_PATH;
-use super::{Kind, Node, Root, Stat};
+use super::{Node, Overlay};
 use crate::base::MAX_LINKS;
 use crate::base::error::{Error, Result};
+use crate::root::disk::Seen;
+use crate::root::layout::folder_of;
+use crate::root::record::MAX_PATH;
+use crate::root::{Kind, Stat};
 
 /// The most components of a path: each is looked up for every change below it.
 const MAX_COMPONENTS: usize = 128;
@@ -15,27 +17,27 @@ pub(super) struct Resolved {
     pub(super) path: String,
     /// Users other than root who may have created a link in the path: the user and the link.
     planters: Vec<(u32, String)>,
-    /// The status on the disk, if already known.
-    pub(super) on_disk: Option<Option<Stat>>,
+    /// The status on the disk.
+    pub(super) seen: Seen,
 }
 
-impl Root {
+impl Overlay {
     /// The path without links, dots and a leading slash. The last component need not exist; without `follow`
     /// it may be a link.
     ///
     /// # Errors
     /// Too many links, a NUL byte, or a path that is too long for the kernel, and for the journal.
-    pub(super) fn resolve(&self, path: &str, follow: bool) -> Result<String> {
+    pub(in crate::root) fn resolve(&self, path: &str, follow: bool) -> Result<String> {
         self.follow(path, follow).map(|r| r.path)
     }
 
-    /// [`Root::resolve_stat`] for a change. A link that a user other than root may have created is followed only to
+    /// [`Overlay::resolve_stat`] for a change. A link that a user other than root may have created is followed only to
     /// files of that user: otherwise a user could reach any file of the system by a link in their home.
     ///
     /// # Errors
-    /// As [`Root::resolve`]; or such a link leads to a file of another owner, or into a folder of another
+    /// As [`Overlay::resolve`]; or such a link leads to a file of another owner, or into a folder of another
     /// owner.
-    pub(super) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
+    pub(in crate::root) fn resolve_to_change(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
         let resolved = self.follow(path, follow)?;
         let found = self.stat_of(&resolved);
         let Resolved { path: resolved, planters, .. } = resolved;
@@ -59,16 +61,16 @@ impl Root {
         }
     }
 
-    /// The path as [`Root::resolve`] returns it, and its status.
-    pub(super) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
+    /// The path as [`Overlay::resolve`] returns it, and its status.
+    pub(in crate::root) fn resolve_stat(&self, path: &str, follow: bool) -> Result<(String, Option<Stat>)> {
         let resolved = self.follow(path, follow)?;
         let stat = self.stat_of(&resolved);
         Ok((resolved.path, stat))
     }
 
     /// The status of a resolved path.
-    fn stat_of(&self, Resolved { path, on_disk, .. }: &Resolved) -> Option<Stat> {
-        self.lstat_over(path, || on_disk.unwrap_or_else(|| self.disk.stat(path)))
+    fn stat_of(&self, Resolved { path, seen, .. }: &Resolved) -> Option<Stat> {
+        self.lstat_over(path, || seen.or_ask(|| self.disk.stat(path)))
     }
 
     /// The path and its status on the disk, by one system call. None if a component may be a link.
@@ -82,11 +84,12 @@ impl Root {
         if !self.nodes.is_empty() && parts.any(|part| matches!(self.nodes.get(part), Some(Node::Symlink(_)))) {
             return None;
         }
-        let stat = if self.is_in_new_dir(path) { None } else { self.disk.stat_plain(path)? };
-        if follow && stat.is_some_and(|s| s.kind == Kind::Symlink) {
-            return None;
+        let seen = if self.is_in_new_dir(path) { Seen::Missing } else { self.disk.stat_plain(path) };
+        match seen {
+            Seen::Unknown => None,
+            Seen::Found(stat) if follow && stat.kind == Kind::Symlink => None,
+            _ => Some(Resolved { path: path.to_owned(), planters: Vec::new(), seen }),
         }
-        Some(Resolved { path: path.to_owned(), planters: Vec::new(), on_disk: Some(stat) })
     }
 
     pub(super) fn follow(&self, path: &str, follow: bool) -> Result<Resolved> {
@@ -142,7 +145,7 @@ impl Root {
         if done.len() >= MAX_PATH - 1 {
             return Err(too_long());
         }
-        Ok(Resolved { path: done, planters, on_disk: None })
+        Ok(Resolved { path: done, planters, seen: Seen::Unknown })
     }
 }
 
@@ -190,7 +193,7 @@ mod tests {
             ("/etc/missing/x", "etc/missing/x", "etc/missing/x"),
             ("/run/x", "var/run/x", "var/run/x"),
         ] {
-            let resolved = [true, false].map(|follow| root.resolve(path, follow).unwrap());
+            let resolved = [true, false].map(|follow| root.overlay.resolve(path, follow).unwrap());
             assert_eq!(resolved, [to, itself], "{path}");
         }
     }
