@@ -1,6 +1,6 @@
-//! Records which paths a piece of work depends on, and tells whether they have changed since.
+//! Records which paths a piece of work depends on, and tells whether they have changed since; and which paths it changes.
 
-use super::{Kind, Root};
+use super::{Change, Kind, Root};
 
 /// The state of a path. It has not changed between two equal values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,17 @@ impl Root {
     pub fn take_watched(&mut self) -> Vec<String> {
         self.overlay.take_watched().into_iter().collect()
     }
+
+    /// Begins to record which paths get changes.
+    pub fn trace_changes(&mut self) {
+        self.overlay.trace_changes();
+    }
+
+    /// The paths that got changes since this was last called, or since [`Root::trace_changes`], each with what is to be changed
+    /// there by now.
+    pub fn take_traced(&mut self) -> Vec<(String, Vec<Change>)> {
+        self.overlay.take_traced()
+    }
 }
 
 impl PathState {
@@ -44,6 +55,28 @@ impl PathState {
 mod tests {
     use crate::base::testing::TempDir;
     use crate::root::{Attr, PathState, Root, Use};
+
+    #[test]
+    fn traces_only_paths_changed_since_last_look() {
+        let dir = TempDir::new("trace");
+        dir.write("etc/a", "1");
+        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        root.write("/etc/before", "x", Attr::root(0o644)).unwrap();
+        root.trace_changes();
+        let looked = |root: &mut Root| {
+            let traced = root.take_traced().into_iter();
+            traced.map(|(path, changes)| format!("{path} {}", changes.len())).collect::<Vec<_>>()
+        };
+        root.write("/etc/a", "1", Attr::root(0o644)).unwrap();
+        root.write("/new/b", "x", Attr::root(0o644)).unwrap();
+        assert_eq!(looked(&mut root), ["/etc/a 0", "/new 1", "/new/b 1"]);
+        assert_eq!(looked(&mut root), [""; 0]);
+        root.set_attr("/new/b", Attr::root(0o600)).unwrap();
+        root.extend("/etc/before", b"y".to_vec().into(), Attr::root(0o644)).unwrap();
+        root.append("/etc/c", b"y", Attr::root(0o644)).unwrap();
+        root.remove("/etc/a").unwrap();
+        assert_eq!(looked(&mut root), ["/etc/a 1", "/etc/before 1", "/etc/c 1", "/new/b 1"]);
+    }
 
     #[test]
     fn notes_reads_and_writes_and_sees_changes() {

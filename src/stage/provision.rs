@@ -1,7 +1,7 @@
 //! Provisions a root with one instance: its state, network files, the parts of user-data, and the file half
 //! of every module.
 
-use super::boot::Boot;
+use super::boot::{Boot, NETWORK};
 use super::modules::{self, Half, Run};
 use super::{config, network, part_handlers, refresh, rerun};
 use crate::base::error::Result;
@@ -84,7 +84,9 @@ fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result
 
 /// Writes the network files.
 fn network(root: &mut Root, boot: &mut Boot, instance: &Instance) {
+    boot.observe(root, "");
     let applied = network::apply(root, boot.machine, &boot.image, instance, &boot.report);
+    boot.observe(root, NETWORK);
     boot.report.keep(applied.and_then(|applied| network::write_json(root, instance, applied)));
 }
 

@@ -37,6 +37,12 @@ impl Overlay {
         self.nodes.iter().flat_map(|(path, node)| self.entries_of(path, node)).collect()
     }
 
+    /// The changes at a resolved path that are not on the disk yet.
+    pub(super) fn changes_at(&self, resolved: &str) -> Vec<Change> {
+        let entries = self.nodes.get(resolved).map(|node| self.entries_of(resolved, node)).unwrap_or_default();
+        entries.into_iter().filter(|e| !e.hidden).map(|e| e.change).collect()
+    }
+
     /// The changes that bring one node to the disk, all at its path.
     fn entries_of(&self, path: &str, node: &Node) -> Vec<Entry> {
         let waits = self.below_unmounted(path);

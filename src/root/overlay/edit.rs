@@ -41,6 +41,7 @@ impl Overlay {
         if !self.below_unmounted(&resolved) && !is_unsynced(&resolved) {
             return self.edit(path, new, MAX_READ, |old| Ok(Some(joined(old, content)?))).map(drop);
         }
+        self.trace(&resolved);
         match self.nodes.get_mut(&resolved) {
             Some(Node::File { content: old, .. }) => {
                 *old = joined(&old.to_vec(), content)?.into();
@@ -59,6 +60,7 @@ impl Overlay {
         if found.map_or(0, |s| s.size) + more.len() > MAX_READ {
             return Err(too_large());
         }
+        self.trace(&resolved);
         if let Some(Node::File { content, attr: old, over: Over::Replace }) = self.nodes.get_mut(&resolved) {
             let cost = more.held() + size_of::<Content>();
             budget::take_last(cost)?;

@@ -9,7 +9,7 @@ pub(super) use edit::edit_decoded;
 
 use super::disk::Disk;
 use super::points::Mounts;
-use super::{Attr, Content, Kind, Over, Stat, layout, run_dir};
+use super::{Attr, Change, Content, Kind, Over, Stat, layout, run_dir};
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use resolve::Resolved;
@@ -61,6 +61,8 @@ pub(super) struct Overlay {
     appended: BTreeSet<String>,
     /// Paths that were used since [`super::Root::watch`]; None: not recorded.
     watched: RefCell<Option<BTreeSet<String>>>,
+    /// Resolved paths that got changes since [`super::Root::trace_changes`]; None: not recorded.
+    traced: Option<BTreeSet<String>>,
 }
 
 impl Overlay {
@@ -74,6 +76,7 @@ impl Overlay {
             is_alone: false,
             appended: BTreeSet::new(),
             watched: RefCell::default(),
+            traced: None,
         }
     }
 
@@ -108,6 +111,25 @@ impl Overlay {
     /// Stops recording, and returns the paths.
     pub(super) fn take_watched(&mut self) -> BTreeSet<String> {
         self.watched.take().unwrap_or_default()
+    }
+
+    /// [`super::Root::trace_changes`].
+    pub(super) fn trace_changes(&mut self) {
+        self.traced = Some(BTreeSet::new());
+    }
+
+    /// [`super::Root::take_traced`].
+    pub(super) fn take_traced(&mut self) -> Vec<(String, Vec<Change>)> {
+        let Some(traced) = &mut self.traced else { return Vec::new() };
+        let paths = std::mem::take(traced);
+        paths.into_iter().map(|path| (format!("/{path}"), self.changes_at(&path))).collect()
+    }
+
+    /// Records that a resolved path gets a change, if that is recorded.
+    fn trace(&mut self, resolved: &str) {
+        if let Some(traced) = self.traced.as_mut().filter(|traced| !traced.contains(resolved)) {
+            traced.insert(resolved.to_owned());
+        }
     }
 
     /// Records a path, if recording.
@@ -286,6 +308,7 @@ impl Overlay {
         let Some(stat) = found else {
             return Err(Error::new(format!("failed to change the owner or mode of {path}: there is no such file")));
         };
+        self.trace(&resolved);
         match self.nodes.get_mut(&resolved) {
             Some(Node::File { attr: old, .. } | Node::Dir { attr: old, .. } | Node::Touched(_, old)) => *old = attr,
             _ => self.put(resolved, Node::Touched(stat.kind, attr))?,
@@ -305,6 +328,8 @@ impl Overlay {
         for path in new.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
             let to = format!("run/{name}{}", &path[from.len()..]);
             self.make_parents(&to, &to)?;
+            self.trace(&path);
+            self.trace(&to);
             if let Some(node) = self.nodes.remove(&path) {
                 self.nodes.insert(to, node);
             }
@@ -365,6 +390,7 @@ impl Overlay {
         if let Some(old) = self.nodes.get(&path) {
             self.release(self::cost(&path, old));
         }
+        self.trace(&path);
         self.nodes.insert(path, node);
         Ok(())
     }
