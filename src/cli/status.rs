@@ -9,11 +9,11 @@ use crate::base::error::{Context, Result};
 use crate::detect;
 use crate::document::{Value, json, to_yaml};
 use crate::instance::boot::{self, Boot, BootStatus, FirstProcess};
-use crate::instance::report::{Report, Running};
+use crate::instance::report::{Running, StatusReport};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
 use crate::machine::Machine;
-use crate::root::{Root, Use, run_dir};
+use crate::root::{Root, Use, installed, run_dir};
 use crate::system::service::uses_systemd;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -85,7 +85,7 @@ impl Verb for Status {
 
 impl Status {
     /// The output of `status`, at once or at the end of provisioning; with the program that provisions, see [`units::provider`].
-    fn report(&self, program: &Program) -> std::result::Result<(Report, Option<&'static str>), ExitCode> {
+    fn report(&self, program: &Program) -> std::result::Result<(StatusReport, Option<&'static str>), ExitCode> {
         let mut source = Source::open(&self.root).map_err(|e| program.fail(e))?;
         if self.wait && !source.live {
             program.say("--wait is for this system; leave --root out");
@@ -124,7 +124,7 @@ impl Status {
         }
     }
 
-    fn text(&self, report: &Report, provider: Option<&'static str>) -> String {
+    fn text(&self, report: &StatusReport, provider: Option<&'static str>) -> String {
         let mut value = report.to_value();
         if let (Value::Map(map), Some(provider)) = (&mut value, provider) {
             map.insert("provisioned_by", provider);
@@ -137,7 +137,7 @@ impl Status {
     }
 }
 
-fn tabular(report: &Report, provider: Option<&str>, long: bool) -> String {
+fn tabular(report: &StatusReport, provider: Option<&str>, long: bool) -> String {
     let mut out = format!("status: {}\n", report.status());
     if !long {
         return out;
@@ -183,7 +183,7 @@ impl Source {
         let root = Root::open(path, Use::Tree)?;
         let live = root.is_live();
         let booted = root.is_dir("/run/systemd/system");
-        let installed = || uses_systemd(&root, &root.distro());
+        let installed = || uses_systemd(&root, &installed::distro(&root));
         let systemd = booted || (!live && installed());
         Ok(Source { machine: Machine::read(path), live, systemd, environment: None, root })
     }
@@ -192,7 +192,7 @@ impl Source {
     ///
     /// # Errors
     /// A file cannot be read, or is not what prepivot or cloud-init writes.
-    pub fn report(&mut self) -> Result<Report> {
+    pub fn report(&mut self) -> Result<StatusReport> {
         let path = format!("{RUN_DIR}/status.json");
         let status = self.root.read(&path)?.map(|bytes| json::parse(&path, &bytes)).transpose();
         let mut status = status.context(|| "failed to read the status")?;
@@ -214,7 +214,7 @@ impl Source {
             status = None;
         }
         let started = if self.live { clock::since_1970(SystemTime::now()).as_secs_f64() - uptime() } else { 0.0 };
-        Ok(Report::new(status.as_ref(), finished, boot, started))
+        Ok(StatusReport::new(status.as_ref(), finished, boot, started))
     }
 
     /// Why there is no datasource, once prepivot's network stage is over and had none. None if there is one, it is still

@@ -10,7 +10,7 @@ use crate::document::Value;
 use crate::machine::Machine;
 use crate::root::{Root, Use};
 use crate::source;
-use crate::trust::measure::{Event, predict};
+use crate::trust::measure::{Measurement, predict};
 use crate::trust::{Policy, documents, policy, tpm};
 use argh::{ArgsInfo, CommandInfo, FromArgs};
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn predicted(seed: &Path, folder: Option<&Path>) -> Result<String> {
     let instance = source::read_seed(&machine, &root, &Value::Null, seed, &Problems::new())?.instance;
     let default = Policy::default();
     let plan = policy.as_ref().map_or(&default.plan, |policy| &policy.plan);
-    let (mut out, mut events) = (String::new(), Vec::<Event>::new());
+    let (mut out, mut events) = (String::new(), Vec::<Measurement>::new());
     for document in documents(&instance) {
         let measured = match &policy {
             Some(policy) => policy.needs(document.kind, &instance.source).measured,

@@ -29,10 +29,6 @@ mod tcp;
 pub mod tls;
 #[cfg(feature = "tls")]
 mod tls_own;
-#[cfg(feature = "tls")]
-mod tls_p256;
-#[cfg(feature = "tls")]
-mod tls_x25519;
 mod uplink;
 pub mod url;
 

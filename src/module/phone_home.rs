@@ -27,7 +27,7 @@ use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::Stage;
 use crate::system::hostname::Name;
-use crate::system::{Context, Request, host_keys, service, shell, template};
+use crate::system::{Context, WebRequest, host_keys, service, shell, template};
 
 const ALL: [&str; 6] = ["pub_key_rsa", "pub_key_ecdsa", "pub_key_ed25519", "instance_id", "hostname", "fqdn"];
 /// How often the server is asked if the configuration does not say, and at most.
@@ -62,7 +62,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// The request, and how often it is tried. None if none is configured.
-pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
+pub(super) fn request(cx: &mut Context) -> Result<Option<(WebRequest, u32)>> {
     let Some(section) = cx.map("phone_home") else { return Ok(None) };
     let Some(url) = section.get("url").and_then(Value::as_str) else {
         cx.report.warn("phone_home.url: it is needed: nothing is sent");
@@ -71,7 +71,7 @@ pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
     let id = cx.instance.instance_id.as_str();
     let values: Map = [("INSTANCE_ID", id)].into_iter().collect();
     let url = template::render("phone_home.url", url, &Value::Map(values))?;
-    let request = Request {
+    let request = WebRequest {
         method: "POST",
         url,
         headers: vec![("Content-Type".into(), "application/x-www-form-urlencoded".into())],

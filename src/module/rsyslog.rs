@@ -28,7 +28,7 @@ use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::service::{self, Action};
 use crate::system::{Context, packages, shell};
 use std::collections::HashMap;
@@ -151,7 +151,7 @@ fn running(cx: &mut Context) -> Result<()> {
             Some(value) => shell::words("rsyslog.packages", value)?,
             None => vec!["rsyslog".to_owned()],
         };
-        if cx.root.which(program).is_none() {
+        if installed::which(cx.root, program).is_none() {
             packages::install(cx, &names)?;
         }
     }

@@ -219,6 +219,11 @@ pub fn is_valid_name(name: &str) -> bool {
         && !name.contains(|c: char| c.is_control() || c.is_whitespace() || "/\"'\\$`;&|<>()".contains(c))
 }
 
+/// Whether a tunnel of netplan's mode has its ends in IPv6.
+pub fn is_tunnel_by_v6(mode: &str) -> bool {
+    matches!(mode, "ip6gre" | "ip6gretap" | "ip6ip6" | "ipip6" | "vti6")
+}
+
 /// Calls `change` with the key and the mapping of each device in the mapping below `network:` of version 2.
 pub fn change_devices(v2: &mut Map, change: &mut dyn FnMut(&str, &mut Map)) {
     let keys = |map: &Map| map.keys().map(str::to_owned).collect::<Vec<_>>();

@@ -28,7 +28,32 @@ pub(super) struct Disk {
     /// Whether `run` in the root is a symbolic link.
     links_run: bool,
     /// Whether [`STATE`] is kept in [`KEPT_STATE`].
-    pub(super) keeps_state: bool,
+    keeps_state: bool,
+}
+
+/// What is known of the status of a path on the disk.
+#[derive(Clone, Copy)]
+pub(super) enum Seen {
+    /// It was not looked at, or a link may be in the path.
+    Unknown,
+    Missing,
+    Found(Stat),
+}
+
+impl Seen {
+    /// The status of a path that was looked at.
+    pub(super) fn of(stat: Option<Stat>) -> Seen {
+        stat.map_or(Seen::Missing, Seen::Found)
+    }
+
+    /// The status; asks `disk` for it if it is not known.
+    pub(super) fn or_ask(self, disk: impl FnOnce() -> Option<Stat>) -> Option<Stat> {
+        match self {
+            Seen::Unknown => disk(),
+            Seen::Missing => None,
+            Seen::Found(stat) => Some(stat),
+        }
+    }
 }
 
 /// A file that is to be written, and its open folder.
@@ -74,6 +99,16 @@ impl Disk {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the state is kept in another folder.
+    pub(super) fn keeps_state(&self) -> bool {
+        self.keeps_state
+    }
+
+    /// Sets whether the state is kept in another folder.
+    pub(super) fn set_keeps_state(&mut self, keeps_state: bool) {
+        self.keeps_state = keeps_state;
     }
 
     pub(super) fn is_slash(&self) -> bool {
@@ -133,15 +168,15 @@ impl Disk {
         Ok((self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
     }
 
-    /// The status of `path` by one system call. None if the path may contain a symbolic link.
-    pub(super) fn stat_plain(&self, path: &str) -> Option<Option<Stat>> {
+    /// The status of `path` by one system call. Unknown if the path may contain a symbolic link.
+    pub(super) fn stat_plain(&self, path: &str) -> Seen {
         if self.keeps_state && is_below(path, STATE) || self.links_run && is_below(path, "run") {
-            return None;
+            return Seen::Unknown;
         }
         match self.open_placed(path, OFlags::PATH) {
-            Ok(file) => stat_of(&file).map(Some),
-            Err(Errno::NOENT) => Some(None),
-            Err(_) => None,
+            Ok(file) => stat_of(&file).map_or(Seen::Unknown, Seen::Found),
+            Err(Errno::NOENT) => Seen::Missing,
+            Err(_) => Seen::Unknown,
         }
     }
 
@@ -200,8 +235,8 @@ impl Disk {
     }
 
     /// Opens a regular file for reading. None if there is none. Opening a device can have side effects, so the type is checked
-    /// first, unless `seen` is given.
-    pub(super) fn open_file(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<File>> {
+    /// first, unless it was `seen`.
+    pub(super) fn open_file(&self, path: &str, seen: Seen) -> std::io::Result<Option<File>> {
         let is_file = |fd: &OwnedFd| Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::RegularFile);
         let open = |flags| match self.open_at(path, flags) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::NXIO) => Ok(None),
@@ -209,8 +244,9 @@ impl Disk {
             Ok(fd) => Ok(if is_file(&fd)? { Some(fd) } else { None }),
         };
         let looks_right = match seen {
-            Some(stat) => stat.is_some_and(|s| s.kind == Kind::File),
-            None => open(OFlags::PATH)?.is_some(),
+            Seen::Found(stat) => stat.kind == Kind::File,
+            Seen::Missing => false,
+            Seen::Unknown => open(OFlags::PATH)?.is_some(),
         };
         if !looks_right {
             return Ok(None);
@@ -219,7 +255,7 @@ impl Disk {
     }
 
     /// The bytes of a regular file of at most `limit` bytes. None where there is none.
-    pub(super) fn read(&self, path: &str, seen: Option<Option<Stat>>, limit: u64) -> std::io::Result<Option<Vec<u8>>> {
+    pub(super) fn read(&self, path: &str, seen: Seen, limit: u64) -> std::io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open_file(path, seen)? else { return Ok(None) };
         let meta = file.metadata()?;
         let too_large = || std::io::Error::other(format!("larger than {limit} bytes"));
@@ -499,6 +535,18 @@ impl Disk {
     /// Whether `fd` is on the root's own file system.
     pub(super) fn is_own(&self, fd: impl AsFd) -> bool {
         fs::fstat(fd).is_ok_and(|stat| fs::fstat(&self.base).is_ok_and(|own| own.st_dev == stat.st_dev))
+    }
+
+    /// Whether `path` is on the root's own file system.
+    pub(super) fn is_on_own(&self, path: &str) -> bool {
+        let mut at = path;
+        while !at.is_empty() {
+            if let Some(device) = self.device(at) {
+                return Some(device) == self.device("");
+            }
+            at = folder_of(at);
+        }
+        true
     }
 
     /// Opens a path of this system's own `/`, instead of the root's.

@@ -12,7 +12,7 @@ use crate::drive::Files;
 use crate::instance::{DsMode, Instance};
 use crate::link::http::Client;
 use crate::machine::Machine;
-use crate::network::input::{DEFAULT_ORDER, Origin};
+use crate::network::input::{ConfigOrigin, DEFAULT_ORDER};
 use crate::root::Root;
 
 /// When a source is read again for the network configuration (cloud-init's update events, `updates: {network:
@@ -180,7 +180,7 @@ pub struct Source {
     /// is reset so.
     pub password_server: Option<PasswordServer>,
     /// The order of precedence of network configurations, including its own.
-    pub network_order: &'static [Origin],
+    pub network_order: &'static [ConfigOrigin],
     /// Reports back, for example that the machine is provisioned or that a password was set. Called on every
     /// boot at the end of the running system's network stage, when the instance's data is on the disk, before
     /// sshd and logins. Work to be done once for an instance is marked by `state::mark_done`.
@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn every_built_in_source_has_an_entry() {
-        let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+        let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
         let list = tables.get("datasources").and_then(Value::as_list).expect("a list of sources");
         let modules = list.iter().filter_map(|s| s.get("module")?.as_str()?.rsplit("DataSource").next());
         let theirs: BTreeSet<&str> = modules.filter(|n| *n != "NoCloudNet").collect();

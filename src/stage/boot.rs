@@ -40,10 +40,20 @@ pub struct Boot<'a> {
     logged: usize,
 }
 
+/// What writes the network's files is called this where it is named beside modules.
+pub const NETWORK: &str = "network";
+
 /// Looks at the root before and after each module.
-pub type Observer = Box<dyn FnMut(&Root, &'static str)>;
+pub type Observer = Box<dyn FnMut(&mut Root, &'static str)>;
 
 impl<'a> Boot<'a> {
+    /// Has a plan look at the root: before a module with an empty name, and after it with its own.
+    pub fn observe(&mut self, root: &mut Root, module: &'static str) {
+        if let Some(observer) = self.observer.as_mut().filter(|_| cfg!(feature = "tools")) {
+            observer(root, module);
+        }
+    }
+
     /// A run that begins now, on the image in `root`, with the options of the command line.
     pub fn new(root: &Root, machine: &'a Machine, options: &Options, outside: &'a dyn Outside) -> Boot<'a> {
         let start = status::uptime();

@@ -2,7 +2,7 @@
 
 use crate::base::error::Result;
 use crate::root::run_dir;
-use crate::root::{Attr, Root, Stage};
+use crate::root::{Attr, Root, Stage, installed};
 use crate::system::hotplug;
 use crate::system::service::has_systemd;
 
@@ -103,7 +103,7 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<Option<Units>> {
     }
     let installed = root.exists(INSTALLED);
     let has_unit = |folder: &&str| root.text(&format!("{folder}/cloud-init-local.service")).contains(INSTALLED);
-    let (own, vendor) = root.unit_folders();
+    let (own, vendor) = installed::unit_folders(root);
     let has_units = std::iter::once(&own).chain(&vendor).any(has_unit);
     if installed && has_units && !foreign {
         return Ok(None);
@@ -125,7 +125,7 @@ impl Units {
     /// # Errors
     /// They cannot be written to /run.
     pub fn start(&self, root: &mut Root, first: Option<Stage>, hotplug: bool) -> Result<()> {
-        let (own, vendor) = root.unit_folders();
+        let (own, vendor) = installed::unit_folders(root);
         for unit in KEY_MAKERS {
             if std::iter::once(&own).chain(&vendor).any(|folder| root.exists(&format!("{folder}/{unit}"))) {
                 root.write(&format!("{UNITS}/{unit}.d/cloud-init.conf"), KEY_MAKERS_WAIT, Attr::root(0o644))?;
@@ -175,7 +175,7 @@ fn without(unit: &str, names: &[&str]) -> String {
 /// Whether units start with a stage (`WantedBy=cloud-init.target`), or those that the administrator wrote, or that are enabled, require
 /// one.
 fn is_required(root: &Root) -> bool {
-    let (own, vendor) = root.unit_folders();
+    let (own, vendor) = installed::unit_folders(root);
     let units = ImageUnits { root, own, vendor: &vendor };
     let entries = root.list(own);
     entries.iter().any(|name| starts_with_stage(name))

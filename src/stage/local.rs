@@ -20,7 +20,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalResult, LocalStage, Origin, Record};
-use crate::root::{Attr, Root, Stage, Use, Writable, check_writable};
+use crate::root::{Attr, Root, Stage, Use, Writable, check_writable, relabel};
 use crate::source::{self, Found};
 use crate::system::{Screen, hotplug};
 use std::path::Path;
@@ -60,7 +60,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let mut boot = Boot::new(&root, machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
     let stage = start_event();
-    let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
+    let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Deferred);
     let mut status = Status::new();
     let (mut result, stop) = provision_outcome(&mut root, &mut boot, &mut status, outcome);
     // Also if nothing was found: the real root's first stage looks for what appears later.
@@ -69,7 +69,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
     if changes {
-        boot.report.keep(root.keep_unlabelled());
+        boot.report.keep(relabel::keep_list(&mut root));
     }
     if let LocalResult::Provisioned(_, provisioned) = &mut result {
         provisioned.has_changes = changes;
@@ -93,7 +93,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
     }
     record(&mut root, &mut boot, &result);
-    boot.report.keep(root.relabel_later());
+    boot.report.keep(relabel::later(&mut root));
     commit(&mut root, &boot.report);
     rescue(&status, &mut root, &boot.report);
     drop(writable);
@@ -255,7 +255,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             boot.log();
             return (LocalResult::Nothing, verdict.stop);
         }
-        Outcome::Later(why) => {
+        Outcome::Deferred(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");
             return (LocalResult::Deferred(why), None);
         }

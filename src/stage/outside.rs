@@ -10,7 +10,7 @@ use crate::link::dns;
 use crate::link::line::Line;
 use crate::machine::beneath;
 use crate::root::Root;
-use crate::system::{Device, Nothing, Outside, Request, Screen};
+use crate::system::{Device, Nothing, Outside, Screen, WebRequest};
 use rustix::fs::statvfs;
 use std::cell::{OnceCell, RefCell};
 use std::io::Write;
@@ -103,7 +103,7 @@ impl Outside for ThisMachine {
         statvfs(folder).ok().map(|s| s.f_frsize.saturating_mul(s.f_bfree))
     }
 
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>> {
         web::send(request, tries)
     }
 
@@ -184,7 +184,7 @@ impl Outside for OfTree {
         self.own.as_ref()?.free_space(folder)
     }
 
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>> {
         Nothing.http(request, tries)
     }
 }

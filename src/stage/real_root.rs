@@ -22,7 +22,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalStage, Origin};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Command, Root, Stage, installed, kept_state, owner, relabel};
 use crate::source::{self, MetadataOf};
 use crate::userdata::{Fetched, Include};
 use std::borrow::Cow;
@@ -43,7 +43,7 @@ pub fn run(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) 
 /// system. Provisions the root where no initramfs did it in this boot, or where the initramfs left it to this
 /// stage. Returns the errors.
 fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
-    let bound = root.bind_state();
+    let bound = kept_state::bind(root);
     let report = recover_locked(root, Stage::Local);
     report.keep(bound);
     let provisioned = if LocalStage::result(root).is_none_or(|result| result.is_left_to_real_root()) {
@@ -78,7 +78,7 @@ fn before_services(root: &mut Root, machine: &Machine, options: &Options, report
         // boot.
         let _event = Event::start("init-local/early", "growing the root and setting up disks");
         let _redirected =
-            root.is_live().then(|| Redirected::new(boot.config(), Stage::Network, root.group_id(LOG_GROUP)));
+            root.is_live().then(|| Redirected::new(boot.config(), Stage::Network, owner::group_id(root, LOG_GROUP)));
         Run::new(root, &mut boot, &instance).before_services();
     }
     if !boot.report.is_empty() {
@@ -105,7 +105,7 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     let recovered = recover_locked(root, stage);
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
-        recovered.keep(root.forget_unlabelled());
+        recovered.keep(relabel::forget_list(root));
         if LocalStage::result(root).and_then(|result| result.origin()).is_some_and(Origin::is_same) {
             recovered.keep(state::note_same(root));
         }
@@ -207,7 +207,8 @@ fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance,
 fn start_background(root: &mut Root) -> Result<()> {
     let program = std::env::current_exe().context(|| "failed to find this program")?.display().to_string();
     // With the lowest priority that the system can set.
-    let idle: &[&str] = if root.which("chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
+    let idle: &[&str] =
+        if installed::which(root, "chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
     let argv = idle.iter().map(|word| (*word).to_owned()).chain([program, "background".to_owned()]);
     root.start(Command::new(argv))
 }
@@ -256,12 +257,12 @@ fn work(
         let (complete, remote) = complete(root, boot, &instance, stage);
         merge(root, boot, &complete, stage, Reason { remote, changed }, known);
     }
-    let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
+    let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, owner::group_id(root, LOG_GROUP)));
     local_stage::begin(boot.outside, boot.action.unwrap_or(stage.action()));
     let mut before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
     let base = boot.image.digest.clone();
     if stage == Stage::Network {
-        provision::later_files(root, &instance, &boot.report);
+        provision::files_of_running_system(root, &instance, &boot.report);
         provision::boothooks(root, boot, &instance);
         if boot.follow_image(root, &instance, stage) {
             before.has_other_configuration = true;
@@ -334,7 +335,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();
     let mut fetch = |include: &Include<'_>| match config::without_network(root, include)? {
-        Fetched::Later => {
+        Fetched::NoNetwork => {
             remote = true;
             let web = web.get_or_init(Includes::new).as_ref().map_err(Clone::clone)?;
             config::with_network(root, instance, web, include)

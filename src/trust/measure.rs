@@ -60,9 +60,10 @@ impl Scheme {
     }
 
     /// What is measured for a document. None: nothing.
-    pub fn event(self, document: &Document) -> Option<Event> {
+    pub fn event(self, document: &Document) -> Option<Measurement> {
         let bytes = document.bytes.as_deref();
-        let word = |text: String| Event { name: document.name, kind: "prepivot", text: Some(text), data: Vec::new() };
+        let word =
+            |text: String| Measurement { name: document.name, kind: "prepivot", text: Some(text), data: Vec::new() };
         match self {
             Scheme::Prepivot => Some(word(match bytes {
                 None => format!("prepivot-v1:{}:absent", document.name),
@@ -71,7 +72,7 @@ impl Scheme {
                     format!("prepivot-v1:{}:sha256:{sum}:{}", document.name, bytes.len())
                 }
             })),
-            Scheme::Plain => Some(Event {
+            Scheme::Plain => Some(Measurement {
                 name: document.name,
                 kind: "prepivot",
                 text: None,
@@ -81,7 +82,7 @@ impl Scheme {
                 let bytes = bytes.filter(|bytes| !bytes.is_empty() && document.kind == Kind::UserData)?;
                 let sum = hex::encode(&digest(Algorithm::Sha256, bytes));
                 let start = base64::encode(bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default());
-                Some(Event { kind: "imds-userdata", ..word(format!("imds-userdata:{sum}:{start}")) })
+                Some(Measurement { kind: "imds-userdata", ..word(format!("imds-userdata:{sum}:{start}")) })
             }
         }
     }
@@ -112,7 +113,7 @@ impl Plan {
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct Measurement {
     /// The document's name.
     pub name: &'static str,
     /// Its type in systemd's log.
@@ -122,7 +123,7 @@ pub struct Event {
     data: Vec<u8>,
 }
 
-impl Event {
+impl Measurement {
     /// Its digest.
     pub fn digest(&self, algorithm: Algorithm) -> Vec<u8> {
         digest(algorithm, self.text.as_deref().map_or(&self.data, str::as_bytes))
@@ -135,7 +136,7 @@ impl Event {
 }
 
 /// The value of a register that was zero, after these measurements.
-pub fn predict(events: &[Event], algorithm: Algorithm) -> Vec<u8> {
+pub fn predict(events: &[Measurement], algorithm: Algorithm) -> Vec<u8> {
     let zero = digest(algorithm, &[]).len();
     events.iter().fold(vec![0; zero], |old, event| digest(algorithm, &[old, event.digest(algorithm)].concat()))
 }
@@ -246,7 +247,7 @@ impl Registers {
     ///
     /// # Errors
     /// One refuses it.
-    pub fn extend(&mut self, plan: &Plan, event: &Event) -> Result<Vec<(Algorithm, Vec<u8>)>> {
+    pub fn extend(&mut self, plan: &Plan, event: &Measurement) -> Result<Vec<(Algorithm, Vec<u8>)>> {
         // The kernel takes 48 bytes in one write at the start, and nothing else.
         if let Some(rtmr) = &mut self.rtmr {
             let sum = event.digest(Algorithm::Sha384);

@@ -253,10 +253,12 @@ mod tests {
         let bytes = hex::decode(&BANKS.replace(' ', "")).unwrap();
         mutations(&bytes, 3000, |answer| {
             let answers = VecDeque::from([answer.to_vec()]);
-            let _ = banks(&mut Recorded { answers, ..Recorded::default() }, 12);
+            let found = banks(&mut Recorded { answers, ..Recorded::default() }, 12);
+            assert!(found.is_err() || found.is_ok_and(|banks| !banks.is_empty()));
             let answers = VecDeque::from([answer.to_vec()]);
             let bank = Bank { id: 0xb, algorithm: Algorithm::Sha256 };
-            let _ = read(&mut Recorded { answers, ..Recorded::default() }, 12, bank);
+            let value = read(&mut Recorded { answers, ..Recorded::default() }, 12, bank);
+            assert!(value.is_err(), "an answer to another command");
         });
     }
 }

@@ -3,7 +3,7 @@
 //! Such a part is between `<!-- begin generated: NAME -->` and `<!-- end generated -->`. Where one is out of date,
 //! `PREPIVOT_UPDATE=1 cargo test --test readme` writes it anew.
 
-use crate::pages;
+use crate::{figures, pages};
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalInfo};
 use prepivot::base::problem::{Problems, Severity};
 use prepivot::detect::Mark;
@@ -22,6 +22,9 @@ use std::fs;
 type Part = (&'static str, fn() -> String);
 
 static PARTS: &[Part] = &[
+    ("boots", figures::boots),
+    ("other costs", figures::others),
+    ("sizes", figures::sizes),
     ("datasources that are read", sources),
     ("marks", marks),
     ("formats", formats),
@@ -73,7 +76,7 @@ fn plain(text: &str) -> String {
 }
 
 /// A table; a row for each list of cells.
-fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| {
         let cells: String = cells.iter().map(|c| format!(" {} |", c.replace('|', "\\|"))).collect();
         format!("|{}\n", cells.replace("  |", " |"))

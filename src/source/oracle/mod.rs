@@ -15,7 +15,7 @@ use crate::document::{Bytes, Map, Value, json};
 use crate::instance::Instance;
 use crate::link::http::{Client, Redirects, Request};
 use crate::link::{Reach, Uplink};
-use crate::network::input::Origin;
+use crate::network::input::ConfigOrigin;
 use crate::source::keys::public_keys;
 use network::Here;
 
@@ -24,7 +24,7 @@ pub static SOURCE: Source = Source {
     marks: &[Mark::asset_tag("OracleCloud.com")],
     service: Some(service_job),
     // The source's configuration already contains the network of an iSCSI root.
-    network_order: &[Origin::Cmdline, Origin::SystemCfg, Origin::Datasource, Origin::Initramfs],
+    network_order: &[ConfigOrigin::Cmdline, ConfigOrigin::SystemCfg, ConfigOrigin::Datasource, ConfigOrigin::Initramfs],
     settings: &[
         (
             "configure_secondary_nics",

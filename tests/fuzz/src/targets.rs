@@ -18,7 +18,7 @@ use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json, to_yaml, xml, yaml};
 use prepivot::drive::{self, label};
-use prepivot::link::dhcp::{Lease, packet::Message, record};
+use prepivot::link::dhcp::{Lease, packet::DhcpMessage, record};
 use prepivot::link::http::{Client, Request};
 use prepivot::link::{cmdline_net, dns, leases, tls, url};
 use prepivot::machine::{Cmdline, Distro};
@@ -26,7 +26,7 @@ use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
 use prepivot::root::{Ids, Root, Use};
 use prepivot::system::accounts::{Accounts, User};
 use prepivot::system::{authorized_keys, fstab, host_keys, ini, mount_table, partitions, sshd_config, template};
-use prepivot::userdata::{Context, Fetched, Include, PartHandlers, jinja, merge, mime};
+use prepivot::userdata::{Fetched, Include, PartHandlers, Surroundings, jinja, merge, mime};
 use prepivot::{schema, stage, userdata};
 use std::cell::RefCell;
 use std::io::{BufReader, Read, Write};
@@ -166,7 +166,7 @@ fn checked(data: &[u8]) {
 
 fn user_data(data: &[u8]) {
     let mut include = |_: &Include<'_>| Ok(Fetched::Content(b"#include http://x\nhttp://y\n".to_vec()));
-    let context = Context {
+    let context = Surroundings {
         source: "fuzz",
         vendor: false,
         disabled: &[],
@@ -221,7 +221,7 @@ fn rendered(network: &Network) {
 fn cmdline(data: &[u8]) {
     let text = text(data);
     let cmdline = Cmdline::new(&text);
-    cmdline_net::Plan::parse(&cmdline);
+    cmdline_net::LinkPlan::parse(&cmdline);
     userdata::from_cmdline(&text, &Problems::new());
     if let Some(value) = cmdline.value("network-config") {
         let _ = input::from_cmdline(value);
@@ -300,7 +300,7 @@ fn part_uuid(data: &[u8]) {
 }
 
 fn dhcp_message(data: &[u8]) {
-    let Some(message) = Message::parse(data) else { return };
+    let Some(message) = DhcpMessage::parse(data) else { return };
     message.to_bytes();
     let Some(lease) = Lease::from_ack("eth0", &message) else { return };
     let again = record::from_json(record::to_json(&lease).as_bytes());

@@ -177,7 +177,7 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
             stanza.add("address", address);
             stanza.address = Some(address.clone());
             stanza.maybe("broadcast", subnet.broadcast.as_ref());
-            stanza.maybe("gateway", subnet.gateway.as_ref());
+            stanza.maybe("gateway", subnet.gateway.as_ref().filter(|gateway| gateway.is_v6() == v6));
             stanza.maybe("pointopoint", subnet.pointopoint.as_ref());
             stanza.maybe("scope", subnet.scope.as_ref());
         }
@@ -191,7 +191,9 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
     }
     stanza.maybe("mtu", subnet.mtu.filter(|_| v6 || interface.mtu.is_none()));
-    subnet.routes.iter().for_each(|r| route::add(&mut stanza, interface, r, target, unsupported));
+    // ifupdown leaves an interface down whose gateway is of another family than its address.
+    let gateway = interface.gateway_route(subnet).filter(|route| method == "static" && route.to.is_v6() != v6);
+    gateway.iter().chain(&subnet.routes).for_each(|r| route::add(&mut stanza, interface, r, target, unsupported));
     Some(stanza)
 }
 
@@ -316,6 +318,16 @@ mod tests {
         let lease = "dhcp4: true, addresses: [10.1.0.2/24, '2001:db8::2/64']";
         assert_eq!([stanza_of(lease, "10.1.0.1"), stanza_of(lease, "10.2.0.1")], [2, 1]);
         assert_eq!(stanza_of("addresses: ['2001:db8::2/64', '2001:db8::3/64']", "10.2.0.1"), 1);
+    }
+
+    #[test]
+    fn a_gateway_of_another_family_is_a_route() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/24, gateway: 'fe80::1'}]}]";
+        let body = body(text);
+        assert!(
+            !body.contains("gateway") && body.contains("post-up ip -family inet6 route add default via fe80::1"),
+            "{body}"
+        );
     }
 
     #[test]
