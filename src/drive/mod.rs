@@ -18,7 +18,7 @@ mod images;
 mod iso9660;
 pub mod label;
 mod mount;
-mod partition;
+pub mod partition;
 mod rock_ridge;
 pub mod search;
 pub mod settle;

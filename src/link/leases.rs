@@ -4,7 +4,7 @@
 use super::dhcp::packet::{DhcpMessage, option};
 use super::dhcp::record;
 use super::dhcp::{Lease, Options};
-use crate::base::hex;
+use crate::base::{budget, hex};
 use crate::machine::beneath;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -96,8 +96,15 @@ pub fn below(base: &Path) -> Vec<Lease> {
             index(&a.1).cmp(&index(&b.1)).then_with(|| b.0.cmp(&a.0)).then_with(|| a.1.cmp(&b.1))
         });
         for (_, name, path) in &files {
-            let bytes = beneath::start(base, path, MAX_FILE);
-            let Some(mut lease) = bytes.and_then(|bytes| (place.read)(&bytes)) else { continue };
+            let Some(bytes) = beneath::start(base, path, MAX_FILE) else { continue };
+            if let Err(e) = budget::take(bytes.len()) {
+                log::warn!("/{path} is not read: {e}");
+                continue;
+            }
+            let Some(mut lease) = (place.read)(&bytes) else {
+                budget::give(bytes.len());
+                continue;
+            };
             let name = name.strip_prefix(place.prefix).and_then(|n| n.strip_suffix(place.suffix));
             if let (true, Some(link)) = (lease.link.is_empty(), name.and_then(|name| (place.link)(base, name))) {
                 lease.link = link;
@@ -367,6 +374,16 @@ mod tests {
         std::fs::create_dir_all(folder.join("3")).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, folder.join("2"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         assert!(below(&dir.0).is_empty());
+    }
+
+    #[test]
+    fn leases_use_the_stages_budget() {
+        let dir = TempDir::new("leases");
+        let lease = format!("ADDRESS=10.0.0.4\n{}", "#\n".repeat(500_000));
+        (0..60).for_each(|index| dir.write(&format!("run/systemd/netif/leases/{index}"), &lease));
+        crate::base::budget::begin();
+        let read = below(&dir.0).len();
+        assert!((40..55).contains(&read), "{read}");
     }
 
     #[test]

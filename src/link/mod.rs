@@ -13,7 +13,7 @@ mod journal;
 pub mod leases;
 pub mod line;
 mod link_table;
-mod netlink;
+pub mod netlink;
 pub mod own_address;
 mod packet_socket;
 mod raise;

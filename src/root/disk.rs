@@ -76,10 +76,14 @@ const OF_CONTENT: [&CStr; 3] = [c"security.capability", c"security.ima", c"secur
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
 const OVERLAY: u32 = 0x794c_7630;
+const BTRFS: u32 = 0x9123_683e;
 /// How many bytes of generated content are written at a time.
 const BUFFER: usize = 64 << 10;
 /// The blocks and inodes that are to stay free: folders grow, and file systems have blocks of their own for large files.
 const MARGIN: u64 = 16;
+/// The bytes that are to stay free on btrfs, which writes a copy of its own trees for each change, and keeps a reserve that it
+/// counts as free for some.
+const BTRFS_MARGIN: u64 = 4 << 20;
 
 type Io<T> = std::result::Result<T, Errno>;
 
@@ -313,7 +317,9 @@ impl Disk {
                 let (parent, name) = self.open_parent(path)?;
                 let temporary = temporary_name(name);
                 self.make_temporary(path, || fs::symlinkat(target, &parent, &temporary))?;
-                Ok(fs::renameat(&parent, &temporary, &parent, name)?)
+                let renamed = fs::renameat(&parent, &temporary, &parent, name);
+                // A full btrfs makes the link and cannot rename it.
+                Ok(renamed.inspect_err(|_| _ = fs::unlinkat(&parent, &temporary, AtFlags::empty()))?)
             }
             Change::Remove { .. } => self.remove(path),
             Change::Chown { attr, .. } | Change::Chmod { attr, .. } => self.set_attr(path, *attr),
@@ -557,9 +563,12 @@ impl Disk {
     /// Fails if the folder's file system lacks the blocks or inodes for the changes, beside `journal` bytes in another file. A file
     /// that is replaced is there twice for a moment.
     pub(super) fn check_room(&self, folder: &str, journal: u64, entries: &[Entry]) -> std::io::Result<()> {
-        let stat = fs::fstatvfs(self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?)?;
+        let folder = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?;
+        let stat = fs::fstatvfs(&folder)?;
+        let is_btrfs = fs::fstatfs(&folder)?.f_type as u32 == BTRFS;
+        let (free, margin) = if is_btrfs { (stat.f_bavail, BTRFS_MARGIN) } else { (stat.f_bfree, 0) };
         let blocks = |bytes: u64| bytes.div_ceil(stat.f_frsize.max(512));
-        let (mut needed, mut inodes) = (blocks(journal) + MARGIN, MARGIN);
+        let (mut needed, mut inodes) = (blocks(journal.saturating_add(margin)) + MARGIN, MARGIN);
         for Entry { change, .. } in entries {
             let more = match change {
                 Change::Write { content, .. } => blocks(content.len()),
@@ -569,7 +578,7 @@ impl Disk {
             (needed, inodes) = (needed.saturating_add(more), inodes + 1);
         }
         // File systems that do not know their size, or have no fixed number of inodes, report 0.
-        let lack = [(stat.f_blocks, stat.f_bfree, needed, "blocks"), (stat.f_files, stat.f_ffree, inodes, "inodes")];
+        let lack = [(stat.f_blocks, free, needed, "blocks"), (stat.f_files, stat.f_ffree, inodes, "inodes")];
         match lack.into_iter().find(|(all, free, needed, _)| *all > 0 && free < needed) {
             Some((_, free, needed, what)) => {
                 let text = format!("{free} {what} are free, and {needed} may be needed");

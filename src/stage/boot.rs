@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::root::{Root, Stage};
 use crate::system::Outside;
 use crate::userdata::config::CLOUD_CFG_D;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// One run of a stage: the machine, the image, the configuration and the report.
@@ -140,11 +141,8 @@ impl<'a> Boot<'a> {
     /// The errors, then the warnings, one line each.
     pub fn errors_and_warnings(&self) -> Vec<String> {
         let mut lines = self.errors();
-        for warning in self.report.texts(Severity::Warning) {
-            if !lines.contains(&warning) {
-                lines.push(warning);
-            }
-        }
+        let known: HashSet<String> = lines.iter().cloned().collect();
+        lines.extend(self.report.texts(Severity::Warning).into_iter().filter(|warning| !known.contains(warning)));
         lines
     }
 }

@@ -3,7 +3,7 @@
 
 use super::boot::Boot;
 use super::image::disabled;
-use super::outside::{OfTree, ThisMachine};
+use super::outside::{self, OfTree, ThisMachine};
 use super::schedule::{self, Provisioned};
 use super::search::{self, Outcome};
 use super::trust::Stop;
@@ -124,9 +124,9 @@ pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<S
         log::info!("nothing is provisioned: {why}");
         return Vec::new();
     }
-    let outside = ThisMachine::new();
-    begin(&outside, Stage::Local.action());
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    begin(&*outside, Stage::Local.action());
+    let mut boot = Boot::new(root, machine, options, &*outside);
     show_running(root, &boot.report, boot.start);
     let stage = start_event();
     let outcome = search(root, &mut boot);
@@ -157,8 +157,8 @@ pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Opti
 /// Provisions the running system as another instance, because the datasource knows the machine as that now. For the network
 /// stage. Returns the errors.
 pub fn another(root: &mut Root, machine: &Machine, options: &Options, instance: Instance) -> Vec<String> {
-    let outside = ThisMachine::new();
-    let boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let boot = Boot::new(root, machine, options, &*outside);
     // Stages that had no work for the last instance may have some now.
     boot.report.keep(root.remove(run_dir::IDLE));
     // Not the stage's own name, which the initramfs has used: `analyze` would take that for the beginning of another boot.
@@ -178,8 +178,8 @@ fn provision_found(
     if LocalStage::result(root)?.is_complete() || disabled(root, machine).is_some() {
         return None;
     }
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     let found = find(root, &mut boot)?;
     let stage = start_event();
     Some(provision(root, boot, Outcome::Read(Box::new(found)), stage))

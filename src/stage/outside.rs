@@ -9,6 +9,7 @@ use crate::drive::search::{Probed, probe_all};
 use crate::link::dns;
 use crate::link::line::Line;
 use crate::machine::beneath;
+use crate::root::Root;
 use crate::system::{Device, Nothing, Outside, Screen, WebRequest};
 use rustix::fs::statvfs;
 use std::cell::{OnceCell, RefCell};
@@ -139,6 +140,11 @@ fn memory_of(root: &Path) -> Option<u64> {
     let text = beneath::read(root, "proc/meminfo")?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What is outside of `root` for a stage of the real root: this machine, and for a folder nothing of it.
+pub fn of(root: &Root) -> Box<dyn Outside> {
+    if root.is_live() { Box::new(ThisMachine::new()) } else { Box::new(OfTree::new(root.path())) }
 }
 
 /// The machine of a tree that is planned or provisioned by hand, without a network. If the tree is `/`, this

@@ -5,13 +5,12 @@ use super::boot::Boot;
 use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::output::Redirected;
-use super::outside::ThisMachine;
 use super::refresh::Answer;
 use super::rerun::Before;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, part_handlers, password,
-    provision, recover, recover_locked, refresh, reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, outside, part_handlers,
+    password, provision, recover, recover_locked, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -28,6 +27,7 @@ use crate::source::{self, MetadataOf};
 use crate::userdata::{Fetched, Include};
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Runs a stage of the real root. Returns the errors.
@@ -70,8 +70,8 @@ fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
 /// errors belong to this stage in status.json.
 fn before_services(root: &mut Root, machine: &Machine, options: &Options, report: &Problems) {
     let Some(instance) = options.instance(root) else { return };
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     boot.config = combined(root, &mut boot);
     if boot.config.is_some() {
         // Not the stage's own name, which the initramfs has used: because `analyze` would take that for the beginning of another
@@ -130,8 +130,8 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
         commit(root, &report);
         return report.errors();
     };
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     boot.report.absorb(recovered);
     // Not yet done if the real root's local stage was skipped.
     boot.report.keep(log_of_initramfs(root));
@@ -198,11 +198,8 @@ fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance,
         commit(root, &boot.report);
     }
     let mut errors = boot.errors();
-    for error in failed_before {
-        if !errors.contains(&error) {
-            errors.push(error);
-        }
-    }
+    let known: HashSet<String> = errors.iter().cloned().collect();
+    errors.extend(failed_before.into_iter().filter(|error| !known.contains(error)));
     errors
 }
 
@@ -221,8 +218,8 @@ pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<
     root.enter(Stage::Final);
     let recovered = recover(root);
     let Some(instance) = options.instance(root) else { return recovered.errors() };
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     boot.report.absorb(recovered);
     configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).background();

@@ -2,6 +2,7 @@
 //! the system.
 
 mod calls;
+mod circumstances;
 mod failed_sync;
 mod full_disk;
 mod lab;

@@ -60,6 +60,7 @@ use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, 
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
 use crate::system::users::{Users, names_of};
 use crate::system::{password, sudoers};
+use std::collections::HashSet;
 
 pub static MODULE: Module = Module {
     name: "users_groups",
@@ -130,7 +131,8 @@ fn running(context: &mut Context) -> Result<()> {
     if !later.is_empty() {
         let mut accounts = Accounts::open(context.root)?;
         let rules = Rules::of(context.root);
-        for (name, config) in users.users.iter().filter(|(n, _)| later.lines().any(|l| l == n)) {
+        let later: HashSet<&str> = later.lines().collect();
+        for (name, config) in users.users.iter().filter(|(n, _)| later.contains(n.as_str())) {
             let Some(user) = accounts.user(name) else { continue };
             let mut one = One::new(context, &mut accounts, &rules, name, config);
             if one.wants_home() {
@@ -145,6 +147,7 @@ fn running(context: &mut Context) -> Result<()> {
     }
     let selinux_list = state::waiting_selinux(context.instance);
     let selinux = context.root.text(&selinux_list);
+    let selinux: HashSet<&str> = selinux.lines().collect();
     for (name, config) in users.users {
         let result = if let Some(email) = config.get("snapuser") {
             let Some(email) = email.text().filter(|e| !e.is_empty() && !e.starts_with('-')) else {
@@ -155,7 +158,7 @@ fn running(context: &mut Context) -> Result<()> {
             let argv = ["snap", "create-user", "--sudoer", "--json"].into_iter().chain(known);
             context.root.run(Command::new(argv.chain([email.as_str()])))
         } else if let Some(login) = config.get("selinux_user").and_then(Value::text)
-            && selinux.lines().any(|new| new == name)
+            && selinux.contains(name.as_str())
         {
             set_selinux_user(context, &name, &login)
         } else {

@@ -1,10 +1,16 @@
-//! One function for each parser of outside bytes, and two for the whole program: none may panic, hang, or use memory without
-//! bound, and what is written must read back as the same. libFuzzer calls them (main.rs), and tests/hostile with what it found.
+//! One function for each parser of outside bytes, and some for the whole program: none may panic, hang, or use memory without bound, and
+//! what is written must read back as the same. libFuzzer calls them (main.rs), and tests/hostile with what it found.
 
+#[path = "link.rs"]
+mod link;
 #[path = "sources.rs"]
 mod sources;
+#[path = "stages.rs"]
+mod stages;
 #[path = "stored.rs"]
 mod stored;
+#[path = "trust.rs"]
+mod trust;
 
 use prepivot::base::deadline::Deadline;
 use prepivot::base::gzip;
@@ -14,7 +20,7 @@ use prepivot::document::{Value, json, to_yaml, xml, yaml};
 use prepivot::drive::{self, label};
 use prepivot::link::dhcp::{Lease, packet::DhcpMessage, record};
 use prepivot::link::http::{Client, Request};
-use prepivot::link::{cmdline_net, dhcp, dns, leases, tls, url};
+use prepivot::link::{cmdline_net, dns, leases, tls, url};
 use prepivot::machine::{Cmdline, Distro};
 use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
 use prepivot::root::{Ids, Root, Use};
@@ -58,7 +64,10 @@ pub static TARGETS: &[Target] = &[
     Target { name: "image", run: image },
     Target { name: "label", run: |data| drop(label::probe(&data)) },
     Target { name: "partitions", run: partition_table },
+    Target { name: "part-uuid", run: part_uuid },
     Target { name: "dhcp", run: dhcp_message },
+    Target { name: "dhcp-frame", run: link::frame },
+    Target { name: "netlink", run: link::kernel_messages },
     Target { name: "leases", run: lease_file },
     Target { name: "dns", run: dns_answer },
     Target { name: "http", run: http_answer },
@@ -66,6 +75,10 @@ pub static TARGETS: &[Target] = &[
     Target { name: "pem", run: certificates },
     Target { name: "ssh-key", run: ssh_key },
     Target { name: "authorized-keys", run: keys },
+    Target { name: "envelope", run: trust::envelope },
+    Target { name: "cms", run: trust::cms },
+    Target { name: "tpm", run: trust::tpm },
+    Target { name: "trust-conf", run: trust::policy },
     Target { name: "fstab", run: fstab_lines },
     Target { name: "sshd-config", run: sshd },
     Target { name: "accounts", run: accounts },
@@ -80,6 +93,8 @@ pub static TARGETS: &[Target] = &[
     Target { name: "names", run: stored::names },
     Target { name: "plan-seed", run: plan_seed },
     Target { name: "plan-tree", run: plan_tree },
+    Target { name: "provision", run: stages::provision },
+    Target { name: "stages", run: stages::later },
 ];
 
 /// The text of the input; what is not UTF-8 is replaced.
@@ -251,10 +266,10 @@ fn image(data: &[u8]) {
     });
 }
 
-/// The sectors that hold something: the number of each, then its bytes.
-fn partition_table(data: &[u8]) {
+/// A disk of 4 MB and the size of its sectors: which size, then those that hold something: the number of each, then its bytes.
+fn disk(data: &[u8]) -> Option<(Vec<u8>, usize)> {
     const SIZE: usize = 4 << 20;
-    let Some((sector, rest)) = data.split_first() else { return };
+    let (sector, rest) = data.split_first()?;
     let sector = if sector % 2 == 0 { 512 } else { 4096 };
     let mut disk = vec![0; SIZE];
     for chunk in rest.chunks(2 + sector) {
@@ -262,15 +277,29 @@ fn partition_table(data: &[u8]) {
         let at = usize::from(u16::from_le_bytes(*at)) * sector % SIZE;
         disk[at..at + bytes.len()].copy_from_slice(bytes);
     }
-    let geometry = partitions::Geometry::new(SIZE as u64, sector as u64).expect("a geometry");
+    Some((disk, sector))
+}
+
+fn partition_table(data: &[u8]) {
+    let Some((disk, sector)) = disk(data) else { return };
+    let geometry = partitions::Geometry::new(disk.len() as u64, sector as u64).expect("a geometry");
     let Ok(Some(table)) = partitions::read(&disk.as_slice(), geometry) else { return };
     for partition in table.partitions() {
         let _ = table.grow(partition.number);
     }
 }
 
+/// A disk whose partitions are looked for by their PARTUUIDs, as kernels before 6.7 need it.
+fn part_uuid(data: &[u8]) {
+    let Some((disk, _)) = disk(data) else { return };
+    for number in [0, 1, 128, u32::MAX] {
+        for wanted in ["01020304-01", "00010203-0405-0607-0809-0a0b0c0d0e0f"] {
+            drive::partition::has_uuid(&disk.as_slice(), number, wanted);
+        }
+    }
+}
+
 fn dhcp_message(data: &[u8]) {
-    dhcp::frame::payload([2, 0, 0, 0, 0, 1], data);
     let Some(message) = DhcpMessage::parse(data) else { return };
     message.to_bytes();
     let Some(lease) = Lease::from_ack("eth0", &message) else { return };

@@ -11,10 +11,14 @@ use crate::base::manual;
 use crate::machine::Family;
 use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
 use stanza::Stanza;
+use std::collections::{BTreeSet, HashMap};
 
 /// What stanzas may have (interfaces(5), ifenslave's and bridge-utils' own pages): the options of ifupdown itself, and the parameters of
 /// bonds and bridges.
 const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
+
+/// The most name servers and domains in all static stanzas of a device and family together.
+const MAX_SERVERS: usize = 1_000;
 
 const INTERFACES: &str = "/etc/network/interfaces";
 const DEBIAN: &str = "/etc/network/interfaces.d/50-cloud-init";
@@ -77,21 +81,41 @@ fn loopback(network: &Network) -> Stanza {
 
 /// Devices, each after its members and links, because ifup brings them up in the file's order.
 fn in_order(network: &Network) -> Vec<&Interface> {
-    let mut out: Vec<&Interface> = Vec::new();
-    let mut rest: Vec<&Interface> = network.interfaces.iter().collect();
-    while !rest.is_empty() {
-        let waits = |i: &Interface| {
-            let link = if let DeviceType::Vlan { link, .. } = &i.device_type { Some(link) } else { None };
-            i.members().iter().chain(link).any(|part| rest.iter().any(|r| r.name == *part))
-        };
-        let (later, now): (Vec<_>, Vec<_>) = rest.iter().copied().partition(|i| waits(i));
-        let is_circle = now.is_empty();
-        out.extend(now);
-        rest = later;
-        if is_circle {
-            out.append(&mut rest);
+    // By name: how many devices have it and are not out yet, and the places of those that wait for them.
+    let mut left: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
+    for interface in &network.interfaces {
+        left.entry(&interface.name).or_default().0 += 1;
+    }
+    let mut awaited = vec![0usize; network.interfaces.len()];
+    for (place, (interface, awaited)) in network.interfaces.iter().zip(&mut awaited).enumerate() {
+        let link = if let DeviceType::Vlan { link, .. } = &interface.device_type { Some(link) } else { None };
+        for part in interface.members().iter().chain(link) {
+            if let Some((_, waiting)) = left.get_mut(part.as_str()) {
+                waiting.push(place);
+                *awaited += 1;
+            }
         }
     }
+    let mut out: Vec<&Interface> = Vec::new();
+    let mut now: BTreeSet<usize> = (0..awaited.len()).filter(|place| awaited.get(*place) == Some(&0)).collect();
+    let mut rest: BTreeSet<usize> = (0..awaited.len()).collect();
+    while !now.is_empty() {
+        for place in std::mem::take(&mut now) {
+            rest.remove(&place);
+            let Some(interface) = network.interfaces.get(place) else { continue };
+            out.push(interface);
+            let Some((count, waiting)) = left.get_mut(interface.name.as_str()) else { continue };
+            *count -= 1;
+            for user in waiting.iter().filter(|_| *count == 0) {
+                if let Some(awaited) = awaited.get_mut(*user) {
+                    *awaited -= 1;
+                    now.extend((*awaited == 0).then_some(user));
+                }
+            }
+        }
+    }
+    // Those that wait for each other.
+    out.extend(rest.into_iter().filter_map(|place| network.interfaces.get(place)));
     out
 }
 
@@ -185,6 +209,10 @@ fn name_servers(interface: &Interface, stanzas: &mut [Stanza]) {
         let mut found: Vec<usize> = (0..stanzas.len())
             .filter(|n| stanzas.get(*n).is_some_and(|s| s.v6 == v6 && s.method == "static"))
             .collect();
+        // Each stanza's servers replace those of the one before at resolvconf, so that all have them. Any of them is enough.
+        if found.len().saturating_mul(servers.len() + dns.search.len()) > MAX_SERVERS {
+            found.truncate(1);
+        }
         if found.is_empty() {
             found.push(stanzas.iter().position(|s| s.v6 == v6).unwrap_or(0));
         }
@@ -262,6 +290,18 @@ mod tests {
         );
         // A cycle is written too.
         assert!(body("version: 2\nvlans: {a: {id: 1, link: b}, b: {id: 2, link: a}}").contains("iface b inet manual"));
+    }
+
+    #[test]
+    fn one_of_many_stanzas_has_the_name_servers() {
+        let with_servers = |count: usize| {
+            let subnet = |n| format!("{{type: static, address: 10.0.0.{n}/32, dns_nameservers: [10.1.0.{n}]}}");
+            let subnets: Vec<String> = (1..=count).map(subnet).collect();
+            let text =
+                body(&format!("version: 1\nconfig: [{{type: physical, name: e, subnets: [{}]}}]", subnets.join(", ")));
+            text.lines().filter(|line| line.trim_start().starts_with("dns-nameservers ")).count()
+        };
+        assert_eq!([2, 30, 40].map(with_servers), [2, 30, 1]);
     }
 
     #[test]
