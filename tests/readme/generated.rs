@@ -15,6 +15,7 @@ use prepivot::network::read::{FORMATS, config};
 use prepivot::network::render::RENDERERS;
 use prepivot::network::{Macs, Target};
 use prepivot::root::Stage;
+use prepivot::source::closed::ServiceAddress;
 use prepivot::source::{SOURCES, Source};
 use std::fs;
 
@@ -23,6 +24,7 @@ type Part = (&'static str, fn() -> String);
 
 static PARTS: &[Part] = &[
     ("datasources that are read", sources),
+    ("what is closed", closed),
     ("marks", marks),
     ("formats", formats),
     ("limits of the stacks", limits),
@@ -92,6 +94,25 @@ fn sources() -> String {
         format!("### {}\n\n{}{settings}", s.name, wrapped(s.docs))
     });
     parts.collect::<Vec<_>>().join("\n")
+}
+
+/// What of each service is closed to users; sources with the same in one row.
+fn closed() -> String {
+    let place = |one: &ServiceAddress| {
+        let host = if one.host.is_empty() { "the address that the instance was read from" } else { one.host };
+        let ports: Vec<String> = one.tcp.iter().map(u16::to_string).collect();
+        if ports.is_empty() { host.to_owned() } else { format!("{host}, TCP {}", ports.join(", ")) }
+    };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for source in SOURCES {
+        let places: Vec<String> = source.closing.addresses.iter().map(place).collect();
+        let [places, stays] = [places.join("; "), source.closing.stays.to_owned()];
+        match rows.iter_mut().find(|row| row[1..] == [places.clone(), stays.clone()]) {
+            Some(row) => row[0] += &format!(", {}", source.name),
+            None => rows.push(vec![source.name.to_owned(), places, stays]),
+        }
+    }
+    table(&["datasource", "closed", "goes on"], rows)
 }
 
 fn marks() -> String {
