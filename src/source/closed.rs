@@ -13,7 +13,7 @@ pub struct Closing {
 }
 
 /// An address of a service.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ServiceAddress {
     /// An IP address. Empty: the one from which the instance was read.
     pub host: &'static str,

@@ -22,7 +22,7 @@ const ENDORSEMENT: u32 = 0x4000_000b;
 /// creation.
 const TEMPLATE: &[u8] = &[
     0, 4, 0, 0, 0, 0, // inSensitive
-    0, 26, 0, 0x23, 0, 0xb, 0, 5, 0, 0x72, 0, 0, 0, 0x10, 0, 0x18, 0, 0xb, 0, 3, 0, 0x10, 0, 0, 0, 0, // inPublic
+    0, 24, 0, 0x23, 0, 0xb, 0, 5, 0, 0x72, 0, 0, 0, 0x10, 0, 0x18, 0, 0xb, 0, 3, 0, 0x10, 0, 0, 0, 0, // inPublic
     0, 0, 0, 0, 0, 0, // outsideInfo, creationPCR
 ];
 
