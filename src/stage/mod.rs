@@ -2,6 +2,7 @@
 //! of the real root, and the hand-over between them.
 
 pub mod boot;
+pub mod close;
 pub mod compare;
 pub mod config;
 mod credentials;

@@ -9,7 +9,7 @@ use super::refresh::Answer;
 use super::rerun::Before;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, outside, part_handlers,
+    LOG_GROUP, append_log, append_to_log, close, commit, config, feedback, local as local_stage, outside, part_handlers,
     password, provision, recover, recover_locked, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
@@ -165,6 +165,9 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     }
     if stage != Stage::Config {
         feedback::host_keys(root, &mut boot, &instance);
+    }
+    if stage == Stage::Final {
+        close::at_final(root, &mut boot, &instance);
     }
     drop(event);
     boot.log();
