@@ -41,6 +41,8 @@ pub const BASE: &str = "/run/prepivot/base";
 
 /// Exists once this boot has waited for the network, successfully or not: no module waits again.
 pub const NETWORK_AWAITED: &str = "/run/prepivot/network-awaited";
+/// Exists if user-data waits for a key that the real root may have.
+pub const KEY_AWAITED: &str = "/run/prepivot/key-awaited";
 /// Random passwords, one `USER:PASSWORD` per line. The module set_passwords writes them, prints them on the
 /// console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";
