@@ -44,6 +44,8 @@ pub const NETWORK_AWAITED: &str = "/run/prepivot/network-awaited";
 /// What was measured and checked in this boot, as JSON: for agents that attest the machine, and for `phone_home`. Written by the
 /// check of the trust policy.
 pub const ATTESTATION: &str = "/run/prepivot/trust.json";
+/// Exists if user-data waits for a key that the real root may have.
+pub const KEY_AWAITED: &str = "/run/prepivot/key-awaited";
 /// Random passwords, one `USER:PASSWORD` per line. The module set_passwords writes them, prints them on the
 /// console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";

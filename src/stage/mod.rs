@@ -15,6 +15,7 @@ pub mod first_process;
 pub mod handover;
 pub mod hotplug;
 pub mod image;
+mod keys;
 pub mod local;
 pub mod modules;
 mod mount_root;

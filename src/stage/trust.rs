@@ -531,7 +531,7 @@ mod tests {
                 |include: &crate::userdata::Include<'_>| crate::stage::config::without_network(&root, include);
             let variables = Value::Null;
             let (merged, _) =
-                crate::stage::config::consume(&boot.image, &instance, &variables, &boot.report, &mut fetch);
+                crate::stage::config::consume(&root, &boot.image, &instance, &variables, &boot.report, &mut fetch);
             assert_eq!(merged.config.get("hostname").is_some(), allowed, "{:?}", boot.errors_and_warnings());
         }
     }

@@ -161,12 +161,12 @@ fn opened(base: &Path, path: &str) -> Result<File> {
     OpenOptions::new().read(true).write(true).open(base.join(path)).context(|| format!("failed to open /{path}"))
 }
 
-/// The machine's TPM, for commands. None if it has none, or not yet.
+/// The machine's TPM, for commands. None if it has none, or its driver is not loaded.
 ///
 /// # Errors
 /// It cannot be opened.
 pub fn open_tpm(base: &Path) -> Result<Option<File>> {
-    tpm_of(base, true).map(|path| opened(base, path)).transpose()
+    tpm_of(base, false).map(|path| opened(base, path)).transpose()
 }
 
 /// What the host of a confidential virtual machine has bound its launch to: TDX's MRCONFIGID (48 bytes), or SEV-SNP's HOSTDATA
@@ -282,8 +282,8 @@ mod tests {
     use super::*;
     use crate::base::testing::{TempDir, skip};
     use crate::trust::quote;
-    use std::net::{TcpListener, TcpStream};
-    use std::process::{Child, Command, Stdio};
+    use crate::trust::swtpm::Swtpm;
+    use std::process::Command;
     use std::time::{Duration, Instant};
 
     const DOCUMENT: &[u8] = b"#cloud-config\n";
@@ -388,56 +388,6 @@ mod tests {
         let mut registers = Registers::open(&dir.0, &Plan::default()).unwrap();
         assert_eq!(registers.extend(&Plan::default(), &event).unwrap(), []);
         assert_eq!(std::fs::read(dir.0.join(path)).unwrap(), event.digest(Algorithm::Sha384));
-    }
-
-    /// A TPM in software, which ends with the test.
-    struct Swtpm(Child, u16);
-
-    impl Drop for Swtpm {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    impl Swtpm {
-        fn start(dir: &TempDir) -> Option<Swtpm> {
-            // Two ports in a row, as tpm2-tools want them.
-            let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-            let port = (0..50).find_map(|_| {
-                let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-                (port < u16::MAX && free(port) && free(port + 1)).then_some(port)
-            })?;
-            let child = Command::new("swtpm")
-                .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear", "--tpmstate"])
-                .arg(format!("dir={}", dir.0.display()))
-                .args(["--server", &format!("type=tcp,port={port}")])
-                .args(["--ctrl", &format!("type=tcp,port={}", port + 1)])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn();
-            match child {
-                Ok(child) => Some(Swtpm(child, port)),
-                Err(e) => {
-                    skip(format!("swtpm: {e}"));
-                    None
-                }
-            }
-        }
-
-        fn connect(&self) -> TcpStream {
-            let end = Instant::now() + Duration::from_secs(20);
-            loop {
-                match TcpStream::connect(("127.0.0.1", self.1)) {
-                    Ok(stream) => {
-                        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-                        return stream;
-                    }
-                    Err(e) if Instant::now() > end => panic!("swtpm does not answer: {e}"),
-                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
-                }
-            }
-        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Targets for what a link brings before any program of the system listens: DHCP's frames, and what the kernel says of links,
 //! addresses and router advertisements.
 
-use prepivot::link::dhcp::{frame as ethernet, packet::Message};
+use prepivot::link::dhcp::{frame as ethernet, packet::DhcpMessage};
 use prepivot::link::netlink;
 
 /// A DHCP message for a link without an address: a byte of what is odd about the frame, then the message; or, with a first byte of 0,
@@ -13,7 +13,7 @@ pub fn frame(data: &[u8]) {
     sum_header(&mut frame);
     if let Some(payload) = ethernet::payload(MAC, &frame) {
         assert!(payload.len() <= frame.len());
-        Message::parse(payload);
+        DhcpMessage::parse(payload);
     }
     for cut in [15, 34, 42] {
         ethernet::payload(MAC, &frame[..frame.len().min(cut)]);
