@@ -29,7 +29,7 @@ install() {
     local unit file root="${dracutsysrootdir-}"
     inst_simple /usr/bin/prepivot
     # The trust policy and its keys: only from here do they come.
-    for file in "$root"/etc/prepivot/{trust.conf,allowed_signers,revoked_keys,*.crt}; do
+    for file in "$root"/etc/prepivot/{trust.conf,allowed_signers,revoked_keys,identities,*.crt}; do
         [[ ! -e $file ]] || inst_simple "${file#"$root"}"
     done
     if dracut_module_included systemd; then

@@ -1,6 +1,6 @@
 //! Base64 (RFC 4648, section 4), by the crate `base64ct`.
 
-use base64ct::{Base64, Encoding};
+use base64ct::{Base64, Base64Unpadded, Encoding};
 use std::fmt;
 
 /// How many bytes [`Marked`] encodes at a time: a multiple of three.
@@ -25,6 +25,11 @@ impl fmt::Display for Marked<'_> {
 /// anything else.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Base64::decode_vec(std::str::from_utf8(text).ok()?).ok()
+}
+
+/// The same without padding.
+pub fn decode_unpadded(text: &str) -> Option<Vec<u8>> {
+    Base64Unpadded::decode_vec(text).ok()
 }
 
 /// Decodes up to the first `=`. Bytes outside the alphabet are skipped; an incomplete end is dropped.

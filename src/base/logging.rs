@@ -120,7 +120,7 @@ impl Log for Logger {
 
 /// A message on one line, whatever it contains, without the credentials of URLs.
 fn one_line(message: &str) -> String {
-    let mut line: String = mask::urls(message).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line: String = mask::hidden(message).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text::cut(&mut line, MAX_MESSAGE);
     line
 }

@@ -1,6 +1,29 @@
 //! Masks secrets in texts for people: plans, messages and logs.
 
 use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+/// Texts that no message shows, whatever it is about: what was encrypted.
+static HIDDEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The most of them. Each costs a search in each message.
+const MAX_HIDDEN: usize = 1000;
+
+/// A shorter one is part of other words.
+const SHORTEST: usize = 4;
+
+/// Hides a text in all messages of this process from now on.
+pub fn hide(text: &str) {
+    let mut hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if text.len() >= SHORTEST && hidden.len() < MAX_HIDDEN && !hidden.iter().any(|own| own == text) {
+        hidden.push(text.to_owned());
+    }
+}
+
+/// `text` with what is hidden, and the credentials of URLs, masked.
+pub fn hidden(text: &str) -> Cow<'_, str> {
+    let hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if hidden.is_empty() { urls(text) } else { secrets(text, &hidden) }
+}
 
 /// Replaces a secret.
 pub const MASK: &str = "********";

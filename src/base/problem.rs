@@ -332,7 +332,7 @@ impl About<'_> {
 /// The text on one line, without the credentials of URLs. Documents control parts of it, and a line break
 /// must not forge another line.
 fn one_line(text: &str) -> String {
-    mask::urls(text).replace(char::is_control, "\u{fffd}")
+    mask::hidden(text).replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! change is recorded, and exactly the recorded changes are undone.
 
 mod arp;
+pub mod closing;
 pub mod cmdline_net;
 pub mod dhcp;
 pub mod dns;

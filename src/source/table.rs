@@ -1,5 +1,6 @@
 //! The table of datasources, and what each declares.
 
+use super::closed::{Closing, LINK_LOCAL};
 use super::search::{Found, Search};
 use super::service::Job;
 // Every source: those that the folder's own file names.
@@ -191,6 +192,8 @@ pub struct Source {
     /// Publishes SSH host keys, given as lines of `TYPE KEY [COMMENT]`. Called at the end of the network
     /// stage and of the final stage, with each key once for an instance (`ssh_publish_hostkeys`).
     pub publish_host_keys: Option<Publish>,
+    /// What of its service is closed to users, if the configuration asks for it.
+    pub closing: Closing,
     /// The keys of its settings in the image's configuration (`datasource: {NAME: …}`) and their meaning, for
     /// the manual.
     pub settings: &'static [(&'static str, &'static str)],
@@ -300,6 +303,7 @@ impl Source {
         provisioned: None,
         needs_network: None,
         publish_host_keys: None,
+        closing: LINK_LOCAL,
         settings: &[],
         unused: &[],
         docs: "",
@@ -318,9 +322,11 @@ impl Source {
         if !included {
             return Source { name, aliases, marks, setting, place, ..Source::NEW };
         }
-        let (settings, docs) =
-            if cfg!(feature = "manual") { (self.settings, self.docs) } else { (Source::NEW.settings, "") };
-        Source { settings, docs, place, ..*self }
+        if cfg!(feature = "manual") {
+            return Source { place, ..*self };
+        }
+        let closing = Closing { stays: "", ..self.closing };
+        Source { settings: Source::NEW.settings, docs: "", closing, place, ..*self }
     }
 
     /// Its entry for detection.

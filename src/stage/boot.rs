@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::image::Image;
+use super::keys::OpenedConfig;
 use crate::base::logging::DEPRECATED;
 use crate::base::problem::{Problems, Severity};
 use crate::document::Value;
@@ -22,6 +23,8 @@ pub struct Boot<'a> {
     pub report: Problems,
     /// The merged configuration; None until it is merged.
     pub config: Option<Arc<Value>>,
+    /// The merged configuration with its values opened, once a module needs it.
+    opened: Option<OpenedConfig>,
     /// The configuration of each stage in turn, if user-data changed the image's after an earlier one.
     pub of_stages: Option<[Arc<Value>; Stage::ALL.len()]>,
     /// Errors of earlier stages that no longer apply, because the work has since succeeded.
@@ -65,6 +68,7 @@ impl<'a> Boot<'a> {
             outside,
             report,
             config: None,
+            opened: None,
             of_stages: None,
             withdrawn: Vec::new(),
             shown: Vec::new(),
@@ -109,9 +113,19 @@ impl<'a> Boot<'a> {
         true
     }
 
-    /// The merged configuration, and the report to write to while it is read.
+    /// Opens the values of the merged configuration that are encrypted, unless that is done.
+    pub fn open_config(&mut self, root: &Root) {
+        let Some(config) = &self.config else { return };
+        if !self.opened.as_ref().is_some_and(|opened| opened.is_of(config)) {
+            self.opened = Some(OpenedConfig::new(&self.image.keys, root, config, &self.report));
+        }
+    }
+
+    /// The merged configuration, opened, and the report to write to while it is read.
     pub fn config_and_report(&mut self) -> (&Value, &Problems) {
-        (self.config.as_deref().unwrap_or(&self.image.config), &self.report)
+        let opened = self.config.as_ref().zip(self.opened.as_ref()).filter(|(config, opened)| opened.is_of(config));
+        let opened = opened.map(|(_, opened)| &*opened.config);
+        (opened.or(self.config.as_deref()).unwrap_or(&self.image.config), &self.report)
     }
 
     /// Adds the entries of another report, and logs them.

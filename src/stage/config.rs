@@ -11,9 +11,11 @@ use crate::instance::{Instance, state};
 use crate::root::{Attr, Content, Root};
 use crate::schema::{self, Deviations, one_line};
 use crate::source;
+use crate::trust::sealed::{self, Opened};
 use crate::userdata::config::{self, Consumed, Sources};
 use crate::userdata::kind::Kind;
 use crate::userdata::{Fetched, Include, Part, UserData, UserScript, When, cache_name, merge, mime, vendor};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// cloud-init's semaphore for the parts of user-data.
@@ -26,11 +28,20 @@ pub struct Merged {
     pub config: Arc<Value>,
     /// Whether remote parts of it are still missing.
     pub needs_network: bool,
+    /// The configuration without what was encrypted, if documents were: what may be kept.
+    pub public: Option<Arc<Value>>,
+    /// Whether a key is missing that the real root may have.
+    pub needs_key: bool,
     /// The content of `cloud-config-url`, if it was read.
     pub of_url: Option<Vec<u8>>,
 }
 
 impl Merged {
+    /// The configuration that may be kept.
+    pub fn kept(&self) -> Arc<Value> {
+        Arc::clone(self.public.as_ref().unwrap_or(&self.config))
+    }
+
     /// Writes the content of `cloud-config-url` into the image's configuration, as cloud-init does.
     ///
     /// # Errors
@@ -66,9 +77,40 @@ pub fn with_network(root: &Root, instance: &Instance, web: &Includes, include: &
     web::local(root, include.url).unwrap_or_else(|| web.get(include.url)).map(Fetched::Content)
 }
 
+/// What `cloud-config-url` on the kernel command line gives.
+#[derive(Default)]
+struct OfUrl {
+    content: Option<Vec<u8>>,
+    /// The image's configuration with it on top.
+    base: Option<Map>,
+    /// Whether it has to wait for the network.
+    waits: bool,
+}
+
+fn of_url(image: &Image, base: &Map, fetch: Fetch, report: &Problems) -> OfUrl {
+    let Some(url) = image.config_url.as_deref() else { return OfUrl::default() };
+    let got = fetch(&Include { url, once: false });
+    let waits = matches!(got, Ok(Fetched::NoNetwork));
+    match config_of_url(url, got, report) {
+        Ok(found) => {
+            let (content, config) = found.unzip();
+            let layers = |config| {
+                let below = ("the image's configuration".to_owned(), base.clone());
+                merge::layers([(url.to_owned(), config), below], report)
+            };
+            OfUrl { content, base: config.map(layers), waits }
+        }
+        Err(e) => {
+            report.warn(e.context("cloud-config-url on the kernel command line"));
+            OfUrl { waits, ..OfUrl::default() }
+        }
+    }
+}
+
 /// Splits the instance's user-data and vendor-data into parts, and merges the configuration. Nothing is
 /// written.
 pub fn consume(
+    root: &Root,
     image: &Image,
     instance: &Instance,
     instance_data: &Value,
@@ -84,6 +126,12 @@ pub fn consume(
     };
     let (vendor_data, vendor_data2) =
         (documents("vendor-data", &instance.vendor_data), documents("vendor-data2", &instance.vendor_data2));
+    let needs_key = Cell::new(false);
+    let open = |sealed: &[u8], name: &str| {
+        let opened = image.keys.open(root, sealed, name);
+        needs_key.set(needs_key.get() || matches!(opened, Opened::Later));
+        opened
+    };
     let sources = Sources {
         user_data: instance.user_data.clone().unwrap_or_default(),
         vendor_data: &vendor_data,
@@ -92,21 +140,10 @@ pub fn consume(
         launch_index: instance.launch_index,
         instance_data,
         part_handlers: image.part_handlers,
+        open: &open,
     };
     let base = image.config.as_map().unwrap_or(&empty);
-    let got = image.config_url.as_deref().map(|url| (url, fetch(&Include { url, once: false })));
-    let waits = matches!(got, Some((_, Ok(Fetched::NoNetwork))));
-    let mut of_url = None;
-    let of_url_and_base = got.and_then(|(url, got)| match config_of_url(url, got, report) {
-        Ok(found) => found.map(|(content, config)| {
-            of_url = Some(content);
-            merge::layers([(url.to_owned(), config), ("the image's configuration".to_owned(), base.clone())], report)
-        }),
-        Err(e) => {
-            report.warn(e.context("cloud-config-url on the kernel command line"));
-            None
-        }
-    });
+    let OfUrl { content: of_url, base: of_url_and_base, waits } = of_url(image, base, fetch, report);
     let found = Problems::new();
     let mut included = |include: &Include<'_>| {
         if image.trust.includes() {
@@ -122,9 +159,13 @@ pub fn consume(
         report.absorb(found);
     }
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
-    let needs_network = waits || awaits || all.into_iter().flatten().any(|data| !data.deferred.is_empty());
+    let awaits_key = sealed::open_config(&consumed.config, &open).waits;
+    let deferred = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
+    let needs_network = waits || awaits || awaits_key || deferred;
     let config = image.over(std::mem::take(&mut consumed.config), report);
-    (Merged { config: Arc::new(Value::Map(config)), needs_network, of_url }, consumed)
+    let public = consumed.public.clone().map(|public| Arc::new(Value::Map(image.over(public, &Problems::new()))));
+    let needs_key = needs_network && needs_key.get();
+    (Merged { config: Arc::new(Value::Map(config)), needs_network, public, needs_key, of_url }, consumed)
 }
 
 /// Whether a template needs metadata that the instance's source has only in the running system.
@@ -200,7 +241,7 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
         let parts = data.parts.iter().map(Part::to_entity).collect();
         let processed = Content::made(mime::writer(parts)).context(failed)?;
         root.write(&format!("{folder}/{name}.txt.i"), processed, Attr::root(0o600))?;
-        let merged = data.cloud_config.clone();
+        let merged = Arc::clone(data.kept());
         let text = Content::made(move |out| merged.write(out)).context(failed)?;
         root.write(&parts_path(instance, prefix), text, Attr::root(0o600))?;
         for (url, content) in &data.fetched_once {
@@ -277,7 +318,7 @@ mod tests {
             let report = Problems::new();
             let image = Image::read(&root, &machine, &report);
             let mut fetch = |include: &Include<'_>| without_network(&root, include);
-            let (mut merged, _) = consume(&image, &instance, &Value::Null, &report, &mut fetch);
+            let (mut merged, _) = consume(&root, &image, &instance, &Value::Null, &report, &mut fetch);
             merged.keep_config(&mut root).unwrap();
             assert_eq!(merged.config.get("a"), Some(&Value::from(a)), "{word}");
             assert_eq!(merged.config.get("b"), Some(&Value::from("user")), "{word}");
@@ -306,7 +347,7 @@ mod tests {
             let image = Image::read(&root, &machine, &report);
             let standard = instance_data::standard(&root, &machine, &image.distro, &instance, &image.config);
             let mut fetch = |include: &Include<'_>| without_network(&root, include);
-            let (merged, _) = consume(&image, &instance, &Value::Map(standard), &report, &mut fetch);
+            let (merged, _) = consume(&root, &image, &instance, &Value::Map(standard), &report, &mut fetch);
             assert_eq!(merged.needs_network, waits, "{source} {header}");
             // The variable is undefined only for a source that never provides it.
             assert_eq!(report.is_empty(), source == "VMware", "{report:?}");

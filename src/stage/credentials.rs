@@ -4,12 +4,18 @@
 //! Network files need no credential: `super::network::divert` moves them to /run, where every version reads
 //! them.
 
-use crate::base::error::Result;
+use crate::base::base64;
+use crate::base::error::{Error, Result};
+use crate::base::problem::Problems;
+use crate::base::text::quoted;
+use crate::document::{Value, wrong};
 use crate::machine::credentials::{MAX, SYSTEM};
 use crate::root::{Attr, Content, Root, Use};
 use crate::system::accounts::Table;
 use crate::system::fstab::{self, FSTAB};
 use crate::system::service::has_systemd;
+use crate::trust::credential;
+use crate::userdata::systemd;
 
 /// Where the service manager looks for a credential that a unit imports and the system was not given
 /// (systemd.exec(5), LoadCredential= and ImportCredential=; systemd 252).
@@ -27,6 +33,65 @@ const OTHERS: [&str; 7] = [
     "/usr/lib/credstore",
     "/usr/lib/credstore.encrypted",
 ];
+
+/// The same for those that are encrypted.
+const ENCRYPTED_STORE: &str = "/run/credstore.encrypted";
+/// The most credentials that user-data gives.
+const MAX_GIVEN: usize = 1000;
+
+/// Hands on the credentials that user-data gives (`systemd_credentials`), under systemd's names, as systemd-imds does. One that is
+/// there already stays. What is wrong is reported and left out.
+pub fn give(root: &mut Root, config: &Value, report: &Problems) {
+    let Some(list) = config.get(systemd::KEY).filter(|list| !list.is_null()) else { return };
+    if !root.has_run() || !cfg!(feature = "trust") {
+        return;
+    }
+    let Some(list) = list.as_list() else { return report.warn(wrong(systemd::KEY, "a list", list)) };
+    for (at, entry) in list.iter().enumerate() {
+        let given = if at < MAX_GIVEN { given(entry) } else { Err(Error::new("there are too many")) };
+        let written = given.and_then(|(name, folder, content)| {
+            if root.exists(&format!("{folder}/{name}")) {
+                return Ok(());
+            }
+            root.mkdir(folder, Attr::root(0o700))?;
+            root.write(&format!("{folder}/{name}"), content, Attr::root(0o400))
+        });
+        if let Err(e) = written {
+            report.warn(e.context(format_args!("{}: entry {}", systemd::KEY, at + 1)));
+        }
+        if at >= MAX_GIVEN {
+            break;
+        }
+    }
+}
+
+/// The name, the folder and the content of a credential that user-data gives.
+fn given(entry: &Value) -> Result<(&str, &'static str, Vec<u8>)> {
+    let map = entry.as_map().ok_or_else(|| wrong("credential", "a mapping", entry))?;
+    let name = map.get("name").and_then(Value::as_str).filter(|name| credential::is_name(name));
+    let name = name.ok_or_else(|| Error::new("name: expected a file name of printable ASCII without a colon"))?;
+    let forms: Vec<(&str, &Value)> = map.iter().filter(|(key, _)| *key != "name").collect();
+    let [(form, value)] = forms.as_slice() else {
+        return Err(Error::new(format!("{name}: expected one of text, data and encrypted")));
+    };
+    let text = value.bytes().ok_or_else(|| wrong(form, "text", value))?;
+    let of_base64 = || {
+        let letters: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+        base64::decode(&letters).ok_or_else(|| Error::new(format!("{name}: {form}: not valid base64")))
+    };
+    let (folder, content) = match *form {
+        "text" => (STORE, text.to_vec()),
+        "data" => (STORE, of_base64()?),
+        "encrypted" if credential::is_null(text).is_some() => (ENCRYPTED_STORE, text.to_vec()),
+        "encrypted" => return Err(Error::new(format!("{name}: encrypted: expected a credential of systemd-creds"))),
+        other => return Err(Error::new(format!("{name}: there is no key {}", quoted(other)))),
+    };
+    let most = if folder == STORE { usize::try_from(MAX).unwrap_or(0) } else { credential::MAX };
+    if content.len() > most {
+        return Err(Error::new(format!("{name}: it has more than {most} bytes")));
+    }
+    Ok((name, folder, content))
+}
 
 /// Which part of a file becomes the credential.
 enum Part {
@@ -105,6 +170,31 @@ fn of(part: &Part, root: &Root, path: &'static str, old: &str) -> String {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
+
+    #[cfg(feature = "trust")]
+    #[test]
+    fn user_datas_credentials_go_to_systemds_stores() {
+        let dir = TempDir::new("credentials-given");
+        let mut root = Root::open_new(&dir.0);
+        dir.write("run/credstore/there", "old");
+        let null = "BYRp2vb1QySABUnaD46i+yAAAAABAAAADAAAABAAAAD7MQX9";
+        let text = format!(
+            "systemd_credentials: [{{name: a, text: x}}, {{name: b, data: AP8=}}, {{name: c, encrypted: {null}}},\
+             {{name: there, text: new}}, {{name: a/b, text: x}}, {{name: d}}, {{name: e, text: x, data: eA==}},\
+             {{name: f, data: '%'}}, {{name: g, encrypted: eA==}}, {{name: h, other: x}}, 7]"
+        );
+        let report = Problems::new();
+        give(&mut root, &crate::document::yaml::parse("t", &text).unwrap(), &report);
+        assert_eq!(root.commit(), []);
+        let read = |path: &str| root.read(path).unwrap();
+        assert_eq!(read("/run/credstore/a"), Some(b"x".to_vec()));
+        assert_eq!(read("/run/credstore/b"), Some(vec![0, 0xff]));
+        assert_eq!(read("/run/credstore.encrypted/c"), Some(null.as_bytes().to_vec()));
+        assert_eq!(read("/run/credstore/there"), Some(b"old".to_vec()));
+        let modes = ["/run/credstore/a", "/run/credstore.encrypted"].map(|path| root.stat(path).unwrap().attr.mode);
+        assert_eq!((modes, report.entries().len()), ([0o400, 0o700], 7), "{report:?}");
+        assert_eq!(root.list("/run/credstore").len(), 3);
+    }
 
     #[test]
     fn credentials_hold_only_values_missing_on_disk() {

@@ -53,6 +53,12 @@ const FILES: [(&str, Purpose, &str); 8] = [
         if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.service") } else { "" },
     ),
 ];
+/// The unit that closes the metadata service again, and what starts it.
+const CLOSING: (&str, &str, &str) = (
+    "prepivot-close.service",
+    include_str!("../../initramfs/units/prepivot-close.service"),
+    "nftables.service.wants/prepivot-close.service",
+);
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
 /// Distributions' units that generate SSH host keys. The drop-in disables them when prepivot has an instance; an installed prepivot
@@ -116,6 +122,16 @@ impl Units {
     /// Whether the root has systemd, which a /usr that is not mounted yet hides.
     fn are_of_use(root: &Root) -> bool {
         has_systemd(root) || root.lacks_usr() && root.is_dir("/etc/systemd/system")
+    }
+
+    /// Writes the unit that closes the metadata service again after nftables.service.
+    ///
+    /// # Errors
+    /// It cannot be written to /run.
+    pub fn write_closing(&self, root: &mut Root) -> Result<()> {
+        let (name, text, wanted) = CLOSING;
+        root.write(&format!("{UNITS}/{name}"), text.replace(INSTALLED, &self.program), Attr::root(0o644))?;
+        root.symlink(&format!("{UNITS}/{wanted}"), &format!("../{name}"))
     }
 
     /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes

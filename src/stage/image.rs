@@ -1,6 +1,7 @@
 //! The image: its distribution, its configuration, and whether it is to be provisioned at all.
 
 use super::Options;
+use super::keys::{self, Keys};
 use super::trust::Gate;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
@@ -77,6 +78,8 @@ pub struct Image {
     pub config_url: Option<String>,
     /// The trust policy of this boot.
     pub trust: Gate,
+    /// What opens what is encrypted.
+    pub keys: Keys,
 }
 
 impl Image {
@@ -104,7 +107,8 @@ impl Image {
         let url = machine.cmdline.value("cloud-config-url").filter(|_| trust.command_line());
         let config_url = url.and_then(|url| config_url(root, url));
         let part_handlers = part_handlers(root);
-        Image { distro, config, own, has_templates, digest, above: Vec::new(), part_handlers, config_url, trust }
+        let keys = Keys::of(root, machine);
+        Image { distro, config, own, has_templates, digest, above: Vec::new(), part_handlers, config_url, trust, keys }
     }
 
     /// The [`Image::digest`] of the image as it is now.
@@ -127,6 +131,9 @@ impl Image {
         let empty = Map::new();
         let base = self.config.as_map().unwrap_or(&empty);
         let [user, vendor2, vendor] = ["", "vendor2-", "vendor-"].map(|prefix| {
+            if let Some(config) = keys::left_of(root, prefix) {
+                return config;
+            }
             let path = parts_path(instance, prefix);
             let content = root.read(&path).ok().flatten().unwrap_or_default();
             config::parse(&path, &content, None, &Problems::new()).unwrap_or_default()

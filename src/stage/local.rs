@@ -8,8 +8,8 @@ use super::schedule::{self, Provisioned};
 use super::search::{self, Outcome};
 use super::trust::Stop;
 use super::{
-    Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover_locked, refresh,
-    rescue, restrict_log, trust, welcome,
+    Options, append_log, close, commit, credentials, handover, network, own_log, paths, provision, recover_locked,
+    refresh, rescue, restrict_log, trust, welcome,
 };
 use crate::base::deprecated;
 use crate::base::error::Result;
@@ -63,6 +63,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Deferred);
     let mut status = Status::new();
     let (mut result, stop) = provision_outcome(&mut root, &mut boot, &mut status, outcome);
+    close::at_local(&mut root, &mut boot, instance_of(&result));
     // Also if nothing was found: the real root's first stage looks for what appears later.
     let units = boot.report.keep(handover::hand_over(&mut root, result.provisioned().is_some())).flatten();
     boot.report.keep(restrict_log(&mut root));
@@ -78,6 +79,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let is_written = !root.is_unwritten();
     drop(stage);
     let (messages, first) = end(&mut root, &mut boot, &mut status, &result);
+    boot.report.keep(close::start_unit(&mut root, units.as_ref()));
     if let Some(units) = units {
         start_units(&mut root, &mut boot, &units, first, &result);
     }
@@ -208,6 +210,7 @@ fn with_network(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event)
 /// Ends the stage in the running system. Returns the errors.
 fn end_in_real_root(root: &mut Root, mut boot: Boot, mut status: Status, result: Local, stage: Event) -> Vec<String> {
     drop(stage);
+    close::at_local(root, &mut boot, instance_of(&result));
     let (messages, _) = end(root, &mut boot, &mut status, &result);
     if result.provisioned().is_some() {
         save(root, &mut boot, &status, &messages);
@@ -294,6 +297,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     network::rename_links(root, boot.machine, &boot.report);
     boot.log();
     (LocalResult::Provisioned(origin, Provisioned { instance, summary, is_complete, has_changes: true }), None)
+}
+
+/// The instance that was provisioned.
+fn instance_of(result: &Local) -> Option<&Instance> {
+    result.provisioned().map(|provisioned| &provisioned.instance)
 }
 
 /// Whether the last boot had this instance.

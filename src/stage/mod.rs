@@ -2,6 +2,7 @@
 //! of the real root, and the hand-over between them.
 
 pub mod boot;
+pub mod close;
 pub mod compare;
 pub mod config;
 mod credentials;
@@ -14,6 +15,7 @@ pub mod first_process;
 pub mod handover;
 pub mod hotplug;
 pub mod image;
+mod keys;
 pub mod local;
 pub mod modules;
 mod mount_root;

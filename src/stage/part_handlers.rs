@@ -181,6 +181,7 @@ mod tests {
             launch_index: Some("2".into()),
             headers: vec![("X-Own".into(), "yes".into())],
             content: content.as_bytes().into(),
+            is_secret: false,
         };
         let described = described_part(&part("a \"b\"", "x"));
         let headers: Vec<(String, Value)> =
@@ -235,7 +236,8 @@ mod tests {
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             let mut fetch = |_: &crate::userdata::Include<'_>| Ok(crate::userdata::Fetched::NoNetwork);
             let empty = Value::Map(Map::new());
-            let (_, consumed) = super::super::config::consume(&boot.image, &instance, &empty, &boot.report, &mut fetch);
+            let (_, consumed) =
+                super::super::config::consume(&root, &boot.image, &instance, &empty, &boot.report, &mut fetch);
             run(&mut root, &mut boot, &instance, &consumed);
             assert_eq!(boot.errors(), [""; 0]);
             warnings = boot.errors_and_warnings();

@@ -3,13 +3,13 @@
 
 use super::boot::{Boot, NETWORK};
 use super::modules::{self, Half, Run};
-use super::{config, network, part_handlers, refresh, rerun};
+use super::{config, credentials, keys, network, part_handlers, refresh, rerun};
 use crate::base::error::Result;
 use crate::base::problem::Problems;
 use crate::document::{Bytes, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, instance_data, state};
-use crate::root::{Attr, Command, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage, run_dir};
 use crate::source;
 use crate::system::fstab::{FSTAB, without_ours};
 
@@ -43,18 +43,24 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
     source_files(root, instance, &boot.report);
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard.clone());
-    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &boot.report, &mut |include| {
-        config::without_network(root, include)
-    });
+    let (mut merged, consumed) =
+        config::consume(root, &boot.image, instance, &variables, &boot.report, &mut |include| {
+            config::without_network(root, include)
+        });
     boot.report.keep(merged.keep_config(root));
     if !merged.needs_network {
         config::check(&consumed, &boot.report);
         boot.report.keep(config::write_parts(root, instance, &consumed, read));
     }
-    boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, merged.config.clone()));
+    boot.report.keep(instance_data::write(root, standard, instance, &boot.image.config, merged.kept()));
+    boot.report.keep(keys::leave(root, boot.machine, &merged.config, &consumed));
+    if merged.needs_key && root.has_run() {
+        boot.report.keep(root.write(run_dir::KEY_AWAITED, "", Attr::root(0o600)));
+    }
     boot.report.keep(boot.image.note(root));
     boot.log();
     boot.config = Some(merged.config);
+    give_credentials(root, boot);
     let complete = !merged.needs_network && !part_handlers::are_wanted(&boot.image, &consumed);
     let kept = keep_for_good(root, boot.config(), instance);
     boot.report.keep(kept);
@@ -70,6 +76,13 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
         Run::new(root, boot, instance).leave_before_services();
     }
     complete
+}
+
+/// Hands on the credentials in the configuration, whose values are opened for it.
+pub fn give_credentials(root: &mut Root, boot: &mut Boot) {
+    boot.open_config(root);
+    let (config, report) = boot.config_and_report();
+    credentials::give(root, config, report);
 }
 
 /// Writes the marker that makes ds-identify keep the instance on later boots (`manual_cache_clean`).

@@ -3,14 +3,15 @@
 use super::Options;
 use super::boot::Boot;
 use super::image::{Image, disabled};
+use super::keys;
 use super::modules::{Half, Run};
 use super::output::Redirected;
 use super::refresh::Answer;
 use super::rerun::Before;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, outside, part_handlers,
-    password, provision, recover, recover_locked, refresh, reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, close, commit, config, feedback, local as local_stage, outside,
+    part_handlers, password, provision, recover, recover_locked, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -166,6 +167,9 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     if stage != Stage::Config {
         feedback::host_keys(root, &mut boot, &instance);
     }
+    if stage == Stage::Final {
+        close::at_final(root, &mut boot, &instance);
+    }
     drop(event);
     boot.log();
     end(root, boot, status, &instance, stage)
@@ -268,8 +272,10 @@ fn work(
             before.has_other_configuration = true;
             boot.turn_to(stage);
             // Leaves it for the later stages.
-            let written = instance_data::write_combined(root, boot.config.clone().unwrap_or_default());
-            boot.report.keep(written.and_then(|()| boot.image.note(root)));
+            if !root.exists(keys::DECRYPTED) {
+                let written = instance_data::write_combined(root, boot.config.clone().unwrap_or_default());
+                boot.report.keep(written.and_then(|()| boot.image.note(root)));
+            }
             for stage in Stage::WITH_MODULES {
                 Run::new(root, boot, &instance).stage(stage, Half::BeforePivot);
             }
@@ -306,7 +312,7 @@ fn complete<'a>(root: &mut Root, boot: &mut Boot, instance: &'a Instance, stage:
     let standard = instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config);
     let variables = Value::Map(standard);
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
-    let (merged, _) = config::consume(&boot.image, instance, &variables, &Problems::new(), &mut fetch);
+    let (merged, _) = config::consume(root, &boot.image, instance, &variables, &Problems::new(), &mut fetch);
     if stage == Stage::Network && (merged.needs_network || (metadata.waits)(root, instance)) {
         Run::new(root, boot, instance).await_network();
     }
@@ -343,16 +349,19 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
         fetched => Ok(fetched),
     };
     let found = Problems::new();
-    let (mut merged, consumed) = config::consume(&boot.image, instance, &variables, &found, &mut fetch);
+    let (mut merged, consumed) = config::consume(root, &boot.image, instance, &variables, &found, &mut fetch);
     // Without what the local stage reported already.
     boot.report.absorb_new(found, known);
+    // Else the local stage has done it.
+    remote |= root.exists(run_dir::KEY_AWAITED);
     if stage == Stage::Network {
         boot.report.keep(merged.keep_config(root));
     }
     let has_metadata = source::named(&instance.source).is_some_and(|source| source.real_root.metadata.is_some());
     // Else it is as the local stage merged it, but for what user-data has since written into the image's for later stages.
     if remote || changed || has_metadata || boot.config.is_none() {
-        boot.config = Some(merged.config);
+        boot.report.keep(keys::leave(root, boot.machine, &merged.config, &consumed));
+        boot.config = Some(Arc::clone(&merged.config));
     }
     if stage == Stage::Network {
         boot.report.keep(config::write_parts(root, instance, &consumed, changed));
@@ -362,12 +371,12 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
             config::check(&consumed, &boot.report);
         }
         if is_due || has_metadata {
-            let config = boot.config.clone().unwrap_or_default();
-            let written = instance_data::write(root, standard, instance, &boot.image.config, config);
+            let written = instance_data::write(root, standard, instance, &boot.image.config, merged.kept());
             boot.report.keep(written);
             boot.report.keep(boot.image.note(root));
         }
         if is_due {
+            provision::give_credentials(root, boot);
             provision::modules(root, boot, instance);
         }
     }
@@ -385,7 +394,7 @@ pub fn configure(root: &Root, boot: &mut Boot, instance: &Instance) {
     let standard =
         Value::Map(instance_data::standard(root, boot.machine, &boot.image.distro, instance, &boot.image.config));
     let mut fetch = |include: &Include<'_>| config::without_network(root, include);
-    boot.config = Some(config::consume(&boot.image, instance, &standard, &boot.report, &mut fetch).0.config);
+    boot.config = Some(config::consume(root, &boot.image, instance, &standard, &boot.report, &mut fetch).0.config);
 }
 
 /// Merges the configuration again if the image's has changed since, as each stage of cloud-init does: user-data may write files of
@@ -408,6 +417,7 @@ fn combined(root: &Root, boot: &mut Boot) -> Option<Arc<Value>> {
     match json::parse(&path, &bytes) {
         Ok(Value::Map(mut config)) => {
             instance_data::remove_added(&mut config);
+            let config = keys::left(root, &config).unwrap_or(config);
             Some(Value::Map(boot.image.over(config, &boot.report)).into())
         }
         Ok(other) => Some(other.into()),

@@ -7,7 +7,7 @@
 use super::boot::Boot;
 use super::modules::{Demand, Run, Work};
 use super::rerun::{has_boothooks, has_early_commands};
-use super::{provision, refresh, reporting};
+use super::{close, provision, refresh, reporting};
 use crate::base::error::Result;
 use crate::base::problem::Problems;
 use crate::instance::status::{Status, uptime};
@@ -203,6 +203,7 @@ impl<'a, 'b> Schedule<'a, 'b> {
             || !self.origin.is_same()
             || !state::is_finished(self.root, &self.done.instance)
             || relabel::has_list(self.root)
+            || close::is_left_to_final(self.boot.config())
             || Run::new(self.root, self.boot, &self.done.instance).has_background()
     }
 

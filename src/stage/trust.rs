@@ -9,7 +9,7 @@ use crate::base::problem::Problems;
 use crate::document::{Value, json};
 use crate::instance::Instance;
 use crate::machine::Machine;
-use crate::root::run_dir::{self, Measured, Record};
+use crate::root::run_dir::{self, ATTESTATION, Measured, Record};
 use crate::root::{Attr, Root};
 use crate::source::none;
 use crate::trust::event_log::Log;
@@ -37,8 +37,6 @@ pub enum Stop {
 pub const REFUSED: &str = "/var/lib/cloud/data/prepivot-refused";
 /// Exists if the policy stops this boot; the initramfs's hooks look for it.
 pub const STOPPED: &str = "run/prepivot/stopped";
-/// What was measured and checked in this boot, as JSON: for agents that attest the machine.
-pub const ATTESTATION: &str = "/run/prepivot/trust.json";
 /// The serial number of the last signed user-data that was accepted.
 const SERIAL: &str = "/var/lib/cloud/data/prepivot-serial";
 
@@ -533,7 +531,7 @@ mod tests {
                 |include: &crate::userdata::Include<'_>| crate::stage::config::without_network(&root, include);
             let variables = Value::Null;
             let (merged, _) =
-                crate::stage::config::consume(&boot.image, &instance, &variables, &boot.report, &mut fetch);
+                crate::stage::config::consume(&root, &boot.image, &instance, &variables, &boot.report, &mut fetch);
             assert_eq!(merged.config.get("hostname").is_some(), allowed, "{:?}", boot.errors_and_warnings());
         }
     }

@@ -3,7 +3,8 @@
 use super::allowed::fingerprint;
 use super::envelope::{self, Envelope, Form, Statement};
 use super::measure::is_bound;
-use super::policy::digest_of;
+use super::policy::{Needs, digest_of};
+use super::sealed;
 use super::sshsig::Signature;
 use super::{Document, Kind, Policy, cms, documents};
 use crate::base::clock;
@@ -125,19 +126,23 @@ fn judge(
     }
     if document.kind == Kind::UserData {
         let beside = |bytes| instance.signature.as_ref().map(|signature| Envelope::beside(bytes, signature));
-        return match bytes.and_then(|bytes| Envelope::parse(bytes).or_else(|| beside(bytes))) {
+        match bytes.and_then(|bytes| Envelope::parse(bytes).or_else(|| beside(bytes))) {
             Some(envelope) => {
-                *opened = Some(verify(policy, envelope?, bytes.unwrap_or_default().len(), instance, now)?);
-                Ok(())
+                *opened = Some(verify(policy, envelope?, bytes.unwrap_or_default().len(), instance, now)?)
             }
-            None if needs.signed => Err(Error::new(if bytes.is_some() {
-                "it is not signed"
-            } else {
-                "there is none, and a signature is needed"
-            })),
-            None => Ok(()),
-        };
+            None if needs.signed => {
+                return Err(Error::new(if bytes.is_some() {
+                    "it is not signed"
+                } else {
+                    "there is none, and a signature is needed"
+                }));
+            }
+            None => {}
+        }
+        let head = opened.as_ref().map_or(0, |opened| opened.head);
+        return is_encrypted(&needs, bytes.and_then(|bytes| bytes.get(head..)));
     }
+    is_encrypted(&needs, bytes)?;
     let pinned = opened.iter().flat_map(|opened| &opened.pinned).find(|(name, _)| name == document.name);
     match pinned {
         Some((_, pin)) if sum.as_ref() != Some(pin) => {
@@ -148,6 +153,12 @@ fn judge(
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that a document is encrypted, if it must be. Under no key it is not: anyone reads it.
+fn is_encrypted(needs: &Needs, bytes: Option<&[u8]>) -> Result<()> {
+    let is_it = |bytes| matches!(sealed::form(bytes), Some(sealed::Form::Credential | sealed::Form::Age));
+    if needs.encrypted && !bytes.is_none_or(is_it) { Err(Error::new("it is not encrypted")) } else { Ok(()) }
 }
 
 /// Compares user-data with what the host bound the launch to.

@@ -148,12 +148,25 @@ fn tpm_of(base: &Path, waits: bool) -> Option<&'static str> {
     if found.is_some() || !waits || !beneath::exists(base, TOLD) {
         return found;
     }
-    log::warn!("waiting up to {} s for the driver of the TPM, which the trust policy measures into", LOADING.as_secs());
+    log::warn!("waiting up to {} s for the driver of the TPM, which is needed", LOADING.as_secs());
     let deadline = Deadline::after(LOADING);
     while find().is_none() && !deadline.passed() {
         sleep(BETWEEN);
     }
     find()
+}
+
+/// A TPM, for commands.
+fn opened(base: &Path, path: &str) -> Result<File> {
+    OpenOptions::new().read(true).write(true).open(base.join(path)).context(|| format!("failed to open /{path}"))
+}
+
+/// The machine's TPM, for commands. None if it has none, or its driver is not loaded.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_tpm(base: &Path) -> Result<Option<File>> {
+    tpm_of(base, false).map(|path| opened(base, path)).transpose()
 }
 
 /// What the host of a confidential virtual machine has bound its launch to: TDX's MRCONFIGID (48 bytes), or SEV-SNP's HOSTDATA
@@ -226,7 +239,7 @@ impl Registers {
         let rtmr = if beneath::exists(base, &rtmr) { Some(open(&rtmr, false)?) } else { None };
         let tpm = match tpm_of(base, rtmr.is_none()) {
             Some(path) => {
-                let mut tpm = open(path, true)?;
+                let mut tpm = opened(base, path)?;
                 let banks = tpm::banks(&mut tpm, plan.pcr())?;
                 Some((tpm, banks))
             }
@@ -268,8 +281,9 @@ impl Registers {
 mod tests {
     use super::*;
     use crate::base::testing::{TempDir, skip};
-    use std::net::{TcpListener, TcpStream};
-    use std::process::{Child, Command, Stdio};
+    use crate::trust::quote;
+    use crate::trust::swtpm::Swtpm;
+    use std::process::Command;
     use std::time::{Duration, Instant};
 
     const DOCUMENT: &[u8] = b"#cloud-config\n";
@@ -376,56 +390,6 @@ mod tests {
         assert_eq!(std::fs::read(dir.0.join(path)).unwrap(), event.digest(Algorithm::Sha384));
     }
 
-    /// A TPM in software, which ends with the test.
-    struct Swtpm(Child, u16);
-
-    impl Drop for Swtpm {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    impl Swtpm {
-        fn start(dir: &TempDir) -> Option<Swtpm> {
-            // Two ports in a row, as tpm2-tools want them.
-            let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-            let port = (0..50).find_map(|_| {
-                let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-                (port < u16::MAX && free(port) && free(port + 1)).then_some(port)
-            })?;
-            let child = Command::new("swtpm")
-                .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear", "--tpmstate"])
-                .arg(format!("dir={}", dir.0.display()))
-                .args(["--server", &format!("type=tcp,port={port}")])
-                .args(["--ctrl", &format!("type=tcp,port={}", port + 1)])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn();
-            match child {
-                Ok(child) => Some(Swtpm(child, port)),
-                Err(e) => {
-                    skip(format!("swtpm: {e}"));
-                    None
-                }
-            }
-        }
-
-        fn connect(&self) -> TcpStream {
-            let end = Instant::now() + Duration::from_secs(20);
-            loop {
-                match TcpStream::connect(("127.0.0.1", self.1)) {
-                    Ok(stream) => {
-                        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-                        return stream;
-                    }
-                    Err(e) if Instant::now() > end => panic!("swtpm does not answer: {e}"),
-                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
-                }
-            }
-        }
-    }
-
     #[test]
     fn tpm_gets_predicted_values_in_every_bank() {
         let dir = TempDir::new("swtpm");
@@ -461,6 +425,34 @@ mod tests {
                 assert!(text.contains(&expected), "{text}{}", String::from_utf8_lossy(&read.stderr));
             }
             Err(e) => skip(format!("tpm2_pcrread: {e}")),
+        }
+    }
+
+    /// By the manual's recipe.
+    #[test]
+    fn quote_is_what_tpm2_tools_verify() {
+        let dir = TempDir::new("quote");
+        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let mut tpm = swtpm.connect();
+        let nonce = digest(Algorithm::Sha256, b"nonce");
+        assert!(quote::quote(&mut tpm, &[0; 33]).is_err());
+        let quoted = quote::quote(&mut tpm, &nonce).unwrap();
+        // The key is the same each time, and none is left in the TPM's few places.
+        for _ in 0..5 {
+            assert_eq!(quote::quote(&mut tpm, &nonce).unwrap().key, quoted.key);
+        }
+        for (name, bytes) in [("quote", &quoted.attested), ("signature", &quoted.signature), ("key", &quoted.key)] {
+            std::fs::write(dir.0.join(name), bytes).unwrap();
+        }
+        for (nonce, expected) in [(nonce.clone(), true), (vec![0; 32], false)] {
+            let checked = Command::new("tpm2_checkquote")
+                .args(["-u", "key", "-m", "quote", "-s", "signature", "-q", &hex::encode(&nonce)])
+                .current_dir(&dir.0)
+                .output();
+            match checked {
+                Ok(done) => assert_eq!(done.status.success(), expected, "{}", String::from_utf8_lossy(&done.stderr)),
+                Err(e) => skip(format!("tpm2_checkquote: {e}")),
+            }
         }
     }
 }

@@ -4,14 +4,21 @@
 //! configuration, of which a source makes values, these values in one fixed encoding. So a later boot, which uses the cache,
 //! measures the same.
 
+pub mod age;
 pub mod allowed;
 mod check;
+mod cipher;
 pub mod cms;
+pub mod credential;
 pub mod envelope;
 pub mod event_log;
 pub mod measure;
 pub mod policy;
+pub mod quote;
+pub mod sealed;
 pub mod sshsig;
+#[cfg(test)]
+pub mod swtpm;
 pub mod tpm;
 
 pub use check::{Checked, Circumstances, check};

@@ -22,6 +22,8 @@ pub const COPY: &str = "run/prepivot/trust";
 pub const CONF: &str = "trust.conf";
 const SIGNERS: &str = "allowed_signers";
 const REVOKED: &str = "revoked_keys";
+/// Private keys for what is encrypted to the image: they need no rules.
+pub const IDENTITIES: &str = "identities";
 /// The end of the names of certificates.
 const CERTIFICATES: &str = ".crt";
 /// The largest file, in bytes.
@@ -57,6 +59,8 @@ pub struct Needs {
     pub is_used: bool,
     pub measured: bool,
     pub signed: bool,
+    /// Whether it must be encrypted under a key.
+    pub encrypted: bool,
     /// Whether the host of a confidential virtual machine must have bound the launch to it.
     pub bound: bool,
     /// Of each group, one digest must be the document's.
@@ -234,6 +238,7 @@ impl Policy {
             is_used: all.is_used && more.is_used,
             measured: all.measured || more.measured,
             signed: all.signed || more.signed,
+            encrypted: all.encrypted || more.encrypted,
             bound: all.bound || more.bound,
             digests: [all.digests, more.digests].concat(),
         })
@@ -301,6 +306,9 @@ fn told(kind: Kind, needs: &Needs) -> String {
         let how = if kind == Kind::UserData { "signed" } else { "its digest is in the signed user-data's statement" };
         all.push(how.to_owned());
     }
+    if needs.encrypted {
+        all.push("encrypted".to_owned());
+    }
     if needs.bound {
         all.push("the host's data (HOSTDATA, MRCONFIGID) has its digest".to_owned());
     }
@@ -322,11 +330,12 @@ fn needs<'a>(kind: Kind, words: impl Iterator<Item = &'a str>) -> Result<Needs> 
             "refuse" => needs.is_used = false,
             "measure" if kind.is_document() => needs.measured = true,
             "signature" if kind.is_document() => needs.signed = true,
+            "encryption" if matches!(kind, Kind::UserData | Kind::VendorData) => needs.encrypted = true,
             "host-data" if kind == Kind::UserData => needs.bound = true,
             _ => {
                 let digest = digest_of(word).filter(|_| kind.is_document());
                 let expected = if kind.is_document() {
-                    "use, refuse, measure, signature, host-data or sha256:DIGEST"
+                    "use, refuse, measure, signature, encryption, host-data or sha256:DIGEST"
                 } else {
                     "use or refuse"
                 };
@@ -366,10 +375,9 @@ fn text(base: &Path, folder: &str, name: &str) -> Result<String> {
 /// One cannot be read.
 pub fn files(base: &Path) -> Result<Vec<(String, String)>> {
     let mut names = beneath::names(base, FOLDER);
-    if !names.iter().any(|name| name == CONF) {
-        return Ok(Vec::new());
-    }
-    names.retain(|name| [CONF, SIGNERS, REVOKED].contains(&name.as_str()) || name.ends_with(CERTIFICATES));
+    let has_rules = names.iter().any(|name| name == CONF);
+    let is_rule = |name: &str| [CONF, SIGNERS, REVOKED].contains(&name) || name.ends_with(CERTIFICATES);
+    names.retain(|name| name == IDENTITIES || has_rules && is_rule(name));
     // The rules first: without their keys they refuse, and keys without rules are no policy.
     names.sort_by_key(|name| name != CONF);
     names.into_iter().map(|name| text(base, FOLDER, &name).map(|text| (name, text))).collect()

@@ -187,6 +187,29 @@ fn opens_an_envelope_the_same_from_the_cache() {
     assert_eq!((second.user_data, second.envelope), (None, None));
 }
 
+#[test]
+fn a_policy_may_need_encryption() {
+    let Some(lab) = Lab::with_key("trust-encryption", "ed25519") else { return };
+    let age = "-----BEGIN AGE ENCRYPTED FILE-----\nAAAA\n-----END AGE ENCRYPTED FILE-----\n";
+    let (null, host) = ("BYRp2vb1QySABUnaD46i+yAAAAABAAAA\n", "WhxqhtaJxrFXmYIYvGaIAAAA\n");
+    let host = host.replace("WhxqhtaJxrFXmYIYvGaIAAAA", &crate::base::base64::encode(credential::HOST_KIND));
+    lab.policy("user-data = encryption\nmetadata = use\nvendor-data = encryption\n");
+    for (document, is_used) in [(DOCUMENT, false), (age, true), (&host, true), (null, false), ("", false)] {
+        assert_eq!(lab.judge(document.as_bytes()).is_ok(), is_used, "{document}");
+        let mut instance = Instance { vendor_data: document.into(), ..instance(age.as_bytes()) };
+        let problems = lab.check(&mut instance).problems;
+        assert_eq!((instance.vendor_data.is_null(), problems.is_empty()), (!is_used, is_used), "{document}");
+    }
+    lab.refuses("in the clear", DOCUMENT.as_bytes(), "it is not encrypted");
+    lab.policy("user-data = signature encryption\nmetadata = use\n");
+    assert_eq!(lab.judge(&lab.signed(age)).as_deref(), Ok(age));
+    lab.refuses("signed in the clear", &lab.signed(DOCUMENT), "it is not encrypted");
+    lab.refuses("encrypted by anyone", age.as_bytes(), "it is not signed");
+    assert!(lab.read().to_text().contains("used if signed, and encrypted"));
+    lab.policy("user-data = use\nmetadata = encryption\n");
+    assert!(lab.read().problem.is_some());
+}
+
 /// Each is a way to get documents of one's own onto the machine.
 #[test]
 fn refuses_attacks_on_signed_user_data() {

@@ -10,6 +10,7 @@ use crate::base::problem::Problems;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
 use crate::document::{Bytes, Map, Value, wrong, yaml};
 use crate::source;
+use crate::trust::sealed::Open;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Configuration that detection writes for one boot.
@@ -172,6 +173,8 @@ pub struct Sources<'a> {
     pub launch_index: Option<i64>,
     pub instance_data: &'a Value,
     pub part_handlers: PartHandlers,
+    /// Opens what is encrypted.
+    pub open: Open<'a>,
 }
 
 /// The processed data, and the resulting configuration.
@@ -186,6 +189,8 @@ pub struct Consumed {
     pub vendor_prefix: Vec<String>,
     /// All layers, merged.
     pub config: Map,
+    /// The same without what was encrypted, if something was.
+    pub public: Option<Map>,
 }
 
 /// Processes all data on top of the base layers. User-data comes first, because it can disable vendor-data.
@@ -205,6 +210,7 @@ pub fn consume(
             instance_data: sources.instance_data,
             part_handlers: sources.part_handlers,
             fetch: &mut *fetch,
+            open: sources.open,
             report,
         };
         process(documents, context)
@@ -226,7 +232,12 @@ pub fn consume(
     if let (Some(first), Some(second)) = (&vendor, &mut vendor2) {
         vendor::keep_apart(&first.scripts, &mut second.scripts);
     }
-    consumed.config = merged(base, sources.datasource_config, [&consumed.user, &vendor2, &vendor], report);
+    let all = [&consumed.user, &vendor2, &vendor];
+    consumed.config = merged(base, sources.datasource_config, all, report);
+    if all.into_iter().flatten().any(|data| data.public.is_some()) {
+        let kept = all.map(|s| s.as_ref().and_then(|s| s.kept().merged().cloned()).unwrap_or_default());
+        consumed.public = Some(layers(base, sources.datasource_config, kept, &Problems::new()));
+    }
     Consumed { vendor, vendor2, vendor_prefix: settings.prefix, ..consumed }
 }
 
@@ -254,6 +265,7 @@ pub fn layers(base: &Map, datasource: &Map, configs: [Map; 3], report: &Problems
 mod tests {
     use super::*;
     use crate::document::json;
+    use crate::trust::sealed::Opened;
     use std::collections::BTreeMap;
 
     struct Fake(BTreeMap<&'static str, &'static str>, Option<Value>);
@@ -372,6 +384,7 @@ mod tests {
             datasource_config: &map("{d: ds, v: ds}"),
             launch_index: Some(1),
             instance_data: &Value::Null,
+            open: &|_, _| Opened::Later,
             part_handlers: PartHandlers::None,
         };
         let base =

@@ -4,9 +4,9 @@
 use super::cloud_config::CloudConfig;
 use super::kind::{self, Kind};
 use super::parts::Part;
-use super::{UserData, UserScript, When, file_name, jinja};
+use super::{UserData, UserScript, When, file_name, jinja, systemd};
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Value};
+use crate::document::{Bytes, Map, Value, json};
 
 /// Why a part of type `text/jinja2` is ignored.
 const NOT_A_TEMPLATE: &str = "a template is UTF-8 and begins with `## template: jinja`";
@@ -46,8 +46,27 @@ impl<'a> Handler<'a> {
             Some(Kind::Jinja) => self.template(part),
             Some(kind) => self.content(kind, part, &part.content),
             None if part.content.is_empty() => {}
+            None if self.systemd(part) => {}
             None => self.unhandled(part),
         }
+    }
+
+    /// Takes the credentials of a document of systemd's IMDS units as the key `systemd_credentials`. Returns false if it is none.
+    fn systemd(&mut self, part: &Part) -> bool {
+        let Some(credentials) =
+            kind::is_sniffed(&part.content_type).then(|| systemd::credentials(&part.content)).flatten()
+        else {
+            return false;
+        };
+        let name = format!("{}: {}", self.source, part.filename);
+        let config = credentials.map(|list| Map::from_iter([(systemd::KEY, list)]));
+        let content = config.map(|config| json::to_string(&Value::Map(config)));
+        if let Err(e) =
+            content.and_then(|text| self.config.add(Kind::CloudConfig, &part.filename, text.as_bytes(), &|_| None))
+        {
+            self.report.warn(format_args!("{name}: systemd.credentials: {e}"));
+        }
+        true
     }
 
     fn unhandled(&mut self, part: &Part) {

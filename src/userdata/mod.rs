@@ -11,6 +11,7 @@ pub mod kind;
 pub mod merge;
 pub mod mime;
 mod parts;
+pub mod systemd;
 pub mod vendor;
 
 pub use cloud_config::{CloudConfig, IGNORED};
@@ -23,6 +24,7 @@ use crate::base::hex;
 use crate::base::md5::md5;
 use crate::base::problem::Problems;
 use crate::document::{Bytes, Value};
+use crate::trust::sealed::{self, Open};
 use std::sync::Arc;
 
 /// The largest total size of one source's documents, decompressed, in bytes.
@@ -78,6 +80,8 @@ pub struct Surroundings<'a> {
     pub part_handlers: PartHandlers,
     /// Gets an included URL.
     pub fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+    /// Opens what is encrypted.
+    pub open: Open<'a>,
     /// Errors are what makes cloud-init drop the whole source; here the rest is still processed.
     pub report: &'a Problems,
 }
@@ -110,6 +114,8 @@ pub struct UserData {
     pub parts: Vec<Part>,
     /// The cloud-config parts, merged.
     pub cloud_config: Arc<CloudConfig>,
+    /// The same of those parts alone that were not encrypted, if any was: what may be kept.
+    pub public: Option<Arc<CloudConfig>>,
     pub scripts: Vec<UserScript>,
     /// Boothooks by name, 0700, which are run on every boot with INSTANCE_ID set.
     pub boothooks: Vec<(String, Bytes)>,
@@ -128,7 +134,7 @@ pub struct UserData {
 /// Processes one source: unfolds its documents into parts, and handles each part. An error in one part never
 /// stops the others.
 pub fn process(documents: &[Bytes], context: Surroundings<'_>) -> UserData {
-    let mut unfolder = parts::Unfolder::new(context.source, context.fetch, context.report);
+    let mut unfolder = parts::Unfolder::new(context.source, context.fetch, context.open, context.report);
     documents.iter().for_each(|document| unfolder.document(document));
     let parts::Unfolded { mut parts, deferred, fetched_once } = unfolder.finish();
     parts.retain(|part| part.is_for(context.launch_index));
@@ -145,7 +151,25 @@ pub fn process(documents: &[Bytes], context: Surroundings<'_>) -> UserData {
     if !taken {
         for_handlers.iter().for_each(|text| context.report.warn(text));
     }
-    UserData { parts, deferred, fetched_once, disabled: context.disabled.to_vec(), ..data }
+    let has_secrets = parts.iter().any(|part| part.is_secret);
+    parts.retain(|part| !part.is_secret);
+    let public = has_secrets.then(|| {
+        let nowhere = Problems::new();
+        let mut handler = handle::Handler::new(context.source, context.vendor, context.instance_data, &nowhere);
+        parts.iter().filter(|p| !context.disabled.contains(&p.content_type)).for_each(|part| handler.part(part));
+        handler.finish().0.cloud_config
+    });
+    if let (Some(public), Some(merged)) = (&public, data.cloud_config.merged()) {
+        sealed::hide(merged, public.merged());
+    }
+    UserData { parts, public, deferred, fetched_once, disabled: context.disabled.to_vec(), ..data }
+}
+
+impl UserData {
+    /// The merged cloud-config that may be kept: without what was encrypted.
+    pub fn kept(&self) -> &Arc<CloudConfig> {
+        self.public.as_ref().unwrap_or(&self.cloud_config)
+    }
 }
 
 /// The longest file name that is made of a part's, in bytes; a file system takes 255, and vendor-data2 adds a prefix.

@@ -9,6 +9,7 @@ use crate::base::gzip;
 use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::{Bytes, Size, Value, yaml};
+use crate::trust::sealed::{self, Open, Opened};
 
 /// The greatest depth of includes.
 const MAX_INCLUDE_DEPTH: usize = 10;
@@ -32,6 +33,8 @@ pub struct Part {
     /// The header fields of a MIME part, or further keys of an archive's entry.
     pub headers: Vec<(String, String)>,
     pub content: Bytes,
+    /// Whether it was encrypted: it is not kept.
+    pub is_secret: bool,
 }
 
 impl Part {
@@ -78,7 +81,10 @@ pub struct Unfolded {
 pub struct Unfolder<'a> {
     source: &'a str,
     fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+    open: Open<'a>,
     report: &'a Problems,
+    /// Whether what is unfolded now was encrypted.
+    is_secret: bool,
     errors: usize,
     fetches: usize,
     /// How many more bytes the parts may have.
@@ -91,9 +97,20 @@ impl<'a> Unfolder<'a> {
     pub fn new(
         source: &'a str,
         fetch: &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>,
+        open: Open<'a>,
         report: &'a Problems,
     ) -> Self {
-        Unfolder { source, fetch, report, errors: 0, fetches: 0, room: MAX_UNPACKED, out: Unfolded::default() }
+        Unfolder {
+            source,
+            fetch,
+            open,
+            report,
+            is_secret: false,
+            errors: 0,
+            fetches: 0,
+            room: MAX_UNPACKED,
+            out: Unfolded::default(),
+        }
     }
 
     /// The parts so far.
@@ -136,6 +153,9 @@ impl<'a> Unfolder<'a> {
         if let Err(e) = self.take_room(document.len()) {
             return self.fail(e);
         }
+        if sealed::form(document).is_some() {
+            return self.opened(document, None, depth);
+        }
         if !mime::is_mime(document) {
             return self.part(
                 mime::Entity {
@@ -154,7 +174,30 @@ impl<'a> Unfolder<'a> {
         }
     }
 
+    /// Opens what is encrypted, and unfolds it as a document of its own. `name` is that of the part.
+    fn opened(&mut self, sealed: &[u8], name: Option<&str>, depth: usize) {
+        if depth >= MAX_INCLUDE_DEPTH {
+            return self.fail(Error::new(format!("encrypted more often than {MAX_INCLUDE_DEPTH} times")));
+        }
+        let name = name.map_or(self.source, |name| name.strip_suffix(".cred").unwrap_or(name));
+        match (self.open)(sealed, name) {
+            Opened::Plain(plain) => {
+                let outer = std::mem::replace(&mut self.is_secret, true);
+                self.document_at(&plain.into(), depth + 1);
+                self.is_secret = outer;
+            }
+            // It is unfolded again when the real root has the key, as what is remote.
+            Opened::Later => self.out.deferred.push(format!("the key of {name}")),
+            Opened::Failed(e) => {
+                self.report.error(e.context(format_args!("{}: {name} cannot be decrypted", self.source)));
+            }
+        }
+    }
+
     fn part(&mut self, mut entity: mime::Entity, depth: usize) {
+        if sealed::form(&entity.content).is_some() {
+            return self.opened(&entity.content, entity.filename.as_deref(), depth);
+        }
         if let Some(charset) = &entity.charset {
             let name = self.next_name(&entity);
             let charset: String = charset.chars().take(MAX_CHARSET).collect();
@@ -197,7 +240,7 @@ impl<'a> Unfolder<'a> {
         }
         let filename = self.next_name(&entity);
         let mime::Entity { content_type, headers, content, .. } = entity;
-        let mut part = Part { content_type, filename, launch_index: None, headers, content };
+        let mut part = Part { content_type, filename, launch_index: None, headers, content, is_secret: self.is_secret };
         part.launch_index = part.header(LAUNCH_INDEX).map(str::to_owned).or_else(|| launch_index_in(&part));
         self.out.parts.push(part);
     }
@@ -346,7 +389,7 @@ mod tests {
         ];
         let report = Problems::new();
         let mut fetch = |_: &Include<'_>| Ok(Fetched::NoNetwork);
-        let mut unfolder = Unfolder::new("user-data", &mut fetch, &report);
+        let mut unfolder = Unfolder::new("user-data", &mut fetch, &|_, _| Opened::Later, &report);
         unfolder.document(&document.concat().into());
         let contents: Vec<Bytes> = unfolder.finish().parts.into_iter().map(|part| part.content).collect();
         let kept: [&[u8]; 6] = [b"\xcb\xcf", b"a\0", "é".as_bytes(), b"\xe9", b"\xe9", b"plain"];

@@ -345,10 +345,10 @@ fn every_image_gets_trust_policy_and_keys_only() {
     let folder = TempDir::new("policy");
     let own = folder.0.join("etc/prepivot");
     fs::create_dir_all(&own).unwrap();
-    for name in ["trust.conf", "allowed_signers", "release.crt", "release.key", "notes"] {
+    for name in ["trust.conf", "allowed_signers", "identities", "release.crt", "release.key", "notes"] {
         fs::write(own.join(name), "").unwrap();
     }
-    let names = ["trust.conf", "allowed_signers", "release.crt"];
+    let names = ["trust.conf", "allowed_signers", "identities", "release.crt"];
     let lines = dracut_of(&folder.0, "base", "install");
     let taken: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("inst_simple /etc/prepivot/")).collect();
     assert_eq!(taken, names);
@@ -368,7 +368,7 @@ fn every_image_gets_trust_policy_and_keys_only() {
         add_module() { printf %s\\\\n \"module $1\"; }";
     let made = run("bash", &format!("{functions}\n{}\nbuild", script("mkinitcpio/install/prepivot")));
     let (modules, files): (Vec<String>, Vec<String>) = made.into_iter().partition(|line| line.starts_with("module "));
-    assert_eq!((files.as_slice(), modules.len()), (&expected[..3], 2), "{modules:?}");
+    assert_eq!((files.as_slice(), modules.len()), (&expected[..4], 2), "{modules:?}");
 }
 
 /// In a systemd image only a unit with the condition may leave the way to the pivot.

@@ -20,6 +20,7 @@ fn run(documents: &[&[u8]]) -> (UserData, Problems) {
         launch_index: Some(1),
         instance_data: &data,
         part_handlers: PartHandlers::None,
+        open: &|_, _| prepivot::trust::sealed::Opened::Later,
         fetch: &mut again,
         report: &report,
     };
@@ -202,6 +203,7 @@ fn one_broken_part_never_stops_the_others() {
         launch_index: None,
         instance_data: &nothing,
         part_handlers: PartHandlers::None,
+        open: &|_, _| prepivot::trust::sealed::Opened::Later,
         fetch: &mut fail,
         report: &report,
     };

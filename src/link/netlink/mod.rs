@@ -1,8 +1,13 @@
-//! rtnetlink: reads, changes and watches links, addresses and routes.
+//! rtnetlink: reads, changes and watches links, addresses and routes. And nf_tables and policy rules, for what is closed to users.
 
+mod exchange;
 mod message;
 mod read;
+pub mod rules;
+pub mod tables;
 mod write;
+
+pub use exchange::Exchange;
 
 use crate::base::error::{Context, Result};
 use futures_core::Stream;

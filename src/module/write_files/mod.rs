@@ -1,6 +1,6 @@
 //! # write_files
 //!
-//! Writes files with the content of the entry (plain, base64 or gzip, as `encoding` says) or of `source: uri` (a path,
+//! Writes files with the content of the entry (plain, base64, gzip or encrypted, as `encoding` says) or of `source: uri` (a path,
 //! file: or http), before the pivot. Missing folders are made. `owner` is `user:group`, root:root by default;
 //! `permissions` is an octal number in quotes, 0644 by default. Files from a server, files in /tmp, /dev, /proc and
 //! /sys, and owners that the same cloud-config makes, wait for the real root, which has mounted and emptied /tmp by then. A
@@ -22,7 +22,7 @@
 //! write_files: [{
 //!  path!, content, owner, permissions: str
 //!  source: {uri!: str  headers: {...: str}}
-//!  encoding: (gz gzip gz+base64 gzip+base64 gz+b64 gzip+b64 b64 base64 text/plain)
+//!  encoding: (gz gzip gz+base64 gzip+base64 gz+b64 gzip+b64 b64 base64 text/plain systemd-creds age)
 //!  append, defer: bool
 //! }]+
 //! ```
@@ -42,6 +42,7 @@ use crate::instance::state;
 use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage, owner};
 use crate::system::users::{Users, names_of};
 use crate::system::{Context, WebRequest, service};
+use crate::trust::sealed;
 use content::Source;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -336,14 +337,14 @@ impl fmt::Display for Entry<'_> {
 
 impl Entry<'_> {
     /// Whether it can be written only in the running system: it comes from a server, or its content or its place does not last until
-    /// then.
+    /// then, or its key does not.
     fn waits(&self, root: &Root) -> bool {
         let comes_later = match Source::of(self.map) {
             Source::Http(_) => true,
             Source::File(path) => root.is_of_running_system(&path),
             Source::Inline | Source::Unknown => false,
         };
-        comes_later || root.is_of_running_system(&self.path)
+        comes_later || sealed::is_sealed_file(self.map) || root.is_of_running_system(&self.path)
     }
 
     /// The folders above the file, the root's own left out.
@@ -439,6 +440,8 @@ fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
 fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
     let source = Source::of(entry.map);
     let fetched = match &source {
+        // Why it is not opened was reported where that was tried.
+        Source::Inline if sealed::is_sealed_file(entry.map) => return Ok(None),
         Source::Inline => return Ok(Some(inline(cx, entry)?.unwrap_or_else(|| "".into()))),
         Source::File(path) => match cx.root.read(path) {
             Ok(Some(bytes)) => Ok(bytes),

@@ -4,6 +4,7 @@
 
 mod network;
 
+use super::closed::{Closing, ServiceAddress};
 use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use super::table::Source;
@@ -25,6 +26,10 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     // The source's configuration already contains the network of an iSCSI root.
     network_order: &[ConfigOrigin::Cmdline, ConfigOrigin::SystemCfg, ConfigOrigin::Datasource, ConfigOrigin::Initramfs],
+    closing: Closing {
+        addresses: &[ServiceAddress::tcp("169.254.169.254", &[80]), ServiceAddress::tcp("fd00:c1::a9fe:a9fe", &[80])],
+        stays: "DNS, DHCP, TFTP and NTP of the same addresses; the boot volume of bare metal",
+    },
     settings: &[
         (
             "configure_secondary_nics",

@@ -96,6 +96,7 @@ impl Run<'_, '_> {
 
     /// The same; `again`: the file half runs a second time.
     pub(super) fn with_context_of<T>(&mut self, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
+        self.boot.open_config(self.root);
         let (root, instance) = (&mut *self.root, self.instance);
         let (distro, outside, retried) = (self.boot.image.distro, self.boot.outside, self.boot.retried);
         let (config, report) = self.boot.config_and_report();

@@ -26,6 +26,8 @@ use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
 use prepivot::root::{Ids, Root, Use};
 use prepivot::system::accounts::{Accounts, User};
 use prepivot::system::{authorized_keys, fstab, host_keys, ini, mount_table, partitions, sshd_config, template};
+use prepivot::trust::sealed::{self, Opened};
+use prepivot::trust::{age, credential as creds};
 use prepivot::userdata::{Fetched, Include, PartHandlers, Surroundings, jinja, merge, mime};
 use prepivot::{schema, stage, userdata};
 use std::cell::RefCell;
@@ -53,6 +55,9 @@ pub static TARGETS: &[Target] = &[
     Target { name: "merge", run: merged },
     Target { name: "schema", run: checked },
     Target { name: "userdata", run: user_data },
+    Target { name: "credential", run: credential },
+    Target { name: "age", run: |data| drop(age::open(data, &IDENTITY)) },
+    Target { name: "systemd-userdata", run: |data| drop(userdata::systemd::credentials(data)) },
     Target { name: "gzip", run: gzipped },
     Target { name: "network-yaml", run: |data| network(&["network-config"], data) },
     Target { name: "eni", run: |data| network(&["eni"], data) },
@@ -164,6 +169,21 @@ fn checked(data: &[u8]) {
     }
 }
 
+/// The key of the published vectors.
+static IDENTITY: LazyLock<Vec<age::Identity>> = LazyLock::new(|| {
+    let key = "AGE-SECRET-KEY-1EGTZVFFV20835NWYV6270LXYVK2VKNX2MMDKWYKLMGR48UAWX40Q2P2LM0";
+    age::Identity::parse(key).into_iter().collect()
+});
+
+fn credential(data: &[u8]) {
+    let keys = creds::Keys { host: Some(b"host".to_vec()), tpm: Some(b"tpm".to_vec()) };
+    let bytes = creds::decoded(data).unwrap_or_else(|| data.to_vec());
+    let _ = creds::Credential::parse(&bytes).map(|credential| credential.open(&keys, "n", Some(1)));
+    if let Ok(Value::Map(config)) = yaml::parse("fuzz", &text(data)) {
+        sealed::open_config(&config, &|sealed, _| Opened::Plain(sealed.to_vec()));
+    }
+}
+
 fn user_data(data: &[u8]) {
     let mut include = |_: &Include<'_>| Ok(Fetched::Content(b"#include http://x\nhttp://y\n".to_vec()));
     let context = Surroundings {
@@ -173,6 +193,7 @@ fn user_data(data: &[u8]) {
         launch_index: Some(1),
         instance_data: &DATA,
         part_handlers: PartHandlers::None,
+        open: &|_, _| Opened::Later,
         fetch: &mut include,
         report: &Problems::new(),
     };

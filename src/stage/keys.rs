@@ -1,0 +1,457 @@
+//! The keys of this machine that open what is encrypted: those beside the trust policy, the key of systemd's credentials on the
+//! root's disk, and the TPM.
+
+use crate::base::clock::since_1970;
+use crate::base::error::{Context, Error, Result};
+use crate::base::problem::Problems;
+use crate::document::{Map, Value, json};
+use crate::machine::{Machine, beneath};
+use crate::root::{Root, Stage, run_dir};
+use crate::trust::age::{self, Identity};
+use crate::trust::credential::{self, Credential};
+use crate::trust::sealed::{self, Form, Opened};
+use crate::trust::{measure, policy, tpm};
+use crate::userdata::config::Consumed;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// The key of systemd's credentials (systemd-creds(1), `setup`): the machine that it is for, and after that the key.
+const HOST: &str = "/var/lib/systemd/credential.secret";
+const OF_MACHINE: usize = 16;
+const MAX_HOST: u64 = 64 << 10;
+/// Where the firmware says that Secure Boot is on: a variable, and on x86 what the kernel was told.
+const SECURE_BOOT: &str = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+const BOOT_PARAMETERS: &str = "sys/kernel/boot_params/data";
+const BOOT_PARAMETERS_SECURE_BOOT: usize = 0x1ec;
+const ENABLED: u8 = 3;
+const TPMS: [&str; 2] = ["sys/class/tpm/tpm0", "sys/firmware/acpi/tables/TPM2"];
+
+/// Where the keys are.
+pub struct Keys {
+    base: PathBuf,
+    folder: &'static str,
+    /// What the TPM has unsealed in this stage, by the sealed object.
+    unsealed: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl Keys {
+    /// Those of a machine. In the real root the private keys are those that the initramfs left.
+    pub fn of(root: &Root, machine: &Machine) -> Keys {
+        let folder = if root.is_live() { policy::COPY } else { policy::FOLDER };
+        Keys { base: machine.base.clone(), folder, unsealed: Mutex::default() }
+    }
+
+    /// Opens what is encrypted, for a name.
+    pub fn open(&self, root: &Root, sealed: &[u8], name: &str) -> Opened {
+        if !cfg!(feature = "trust") {
+            return Opened::Failed(Error::new("this build cannot decrypt: it is without the part trust"));
+        }
+        // The key of a disk that is mounted later.
+        let may_come = root.has_run() && !root.is_live();
+        match self.try_open(root, sealed, name) {
+            Ok(Some(plain)) => Opened::Plain(plain),
+            Ok(None) if may_come => Opened::Later,
+            Ok(None) => {
+                Opened::Failed(Error::new(format!("the credential's key is not here: there is no {HOST}, or no TPM")))
+            }
+            Err(e) => Opened::Failed(e),
+        }
+    }
+
+    /// What is encrypted, decrypted. None if it needs the host's key or a TPM, and that is not there.
+    fn try_open(&self, root: &Root, sealed: &[u8], name: &str) -> Result<Option<Vec<u8>>> {
+        let (mut identities, mut keys) = (Vec::new(), credential::Keys::default());
+        match sealed::form(sealed) {
+            Some(Form::Age) => identities = self.identities()?,
+            Some(Form::Null) if self.refuses_null() => {
+                return Err(Error::new(
+                    "the credential is under no key, which anyone can make, and this machine has a TPM and Secure Boot",
+                ));
+            }
+            _ => {
+                let bytes = credential::decoded(sealed).unwrap_or_default();
+                let credential = Credential::parse(&bytes);
+                if credential.as_ref().is_some_and(Credential::needs_host) {
+                    let Some(key) = host_key(root) else { return Ok(None) };
+                    keys.host = Some(key);
+                }
+                if let Some(credential) = credential.filter(|credential| credential.sealed.is_some()) {
+                    let Some(secret) = self.unsealed(&credential)? else { return Ok(None) };
+                    keys.tpm = Some(secret);
+                }
+            }
+        }
+        let now = u64::try_from(since_1970(SystemTime::now()).as_micros()).unwrap_or(u64::MAX);
+        sealed::open_with(sealed, name, now, &identities, &keys).map(Some)
+    }
+
+    /// The part of a credential's key that the TPM has sealed; None if there is no TPM. It is asked once in a stage: a chip may take
+    /// seconds.
+    fn unsealed(&self, credential: &Credential) -> Result<Option<Vec<u8>>> {
+        let Some(sealed) = &credential.sealed else { return Ok(Some(Vec::new())) };
+        if credential.is_signed {
+            return Err(Error::new("the credential is sealed by a signed policy of the TPM, which is not supported"));
+        }
+        let mut unsealed = self.unsealed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, secret)) = unsealed.iter().find(|(blob, _)| blob == sealed.blob) {
+            return Ok(Some(secret.clone()));
+        }
+        let Some(mut tpm) = measure::open_tpm(&self.base)? else { return Ok(None) };
+        let secret = tpm::unseal(&mut tpm, sealed)?;
+        unsealed.push((sealed.blob.to_vec(), secret.clone()));
+        Ok(Some(secret))
+    }
+
+    fn identities(&self) -> Result<Vec<Identity>> {
+        let text = beneath::read(&self.base, &format!("{}/{}", self.folder, policy::IDENTITIES));
+        let text = text.ok_or_else(|| {
+            Error::new(format!("there is no private key: /{}/{}", policy::FOLDER, policy::IDENTITIES))
+        })?;
+        age::identities(policy::IDENTITIES, &text)
+    }
+
+    /// Whether a credential under no key is refused, as systemd does: whoever gives it could not have made one for the TPM.
+    fn refuses_null(&self) -> bool {
+        let is_secure = || {
+            let variable = beneath::start(&self.base, SECURE_BOOT, 5).and_then(|bytes| bytes.last().copied());
+            let told = beneath::start(&self.base, BOOT_PARAMETERS, 4096);
+            variable.unwrap_or(0) == 1
+                || told.and_then(|bytes| bytes.get(BOOT_PARAMETERS_SECURE_BOOT).copied()) == Some(ENABLED)
+        };
+        TPMS.iter().any(|path| beneath::exists(&self.base, path)) && is_secure()
+    }
+}
+
+/// The key of credentials on the root's disk, if its file can be seen.
+fn host_key(root: &Root) -> Option<Vec<u8>> {
+    if root.stat(HOST).is_none_or(|found| found.size > MAX_HOST) {
+        return None;
+    }
+    let mut bytes = root.read(HOST).ok()??;
+    (bytes.len() > OF_MACHINE).then(|| bytes.split_off(OF_MACHINE))
+}
+
+/// A configuration whose values are opened, and the one that it was made of.
+pub struct OpenedConfig {
+    of: Arc<Value>,
+    pub config: Arc<Value>,
+}
+
+impl OpenedConfig {
+    /// Opens the values of a configuration. What cannot be opened is an error, once in a boot.
+    pub fn new(keys: &Keys, root: &Root, config: &Arc<Value>, report: &Problems) -> OpenedConfig {
+        let Some(map) = config.as_map() else { return OpenedConfig { of: config.clone(), config: config.clone() } };
+        let found = sealed::open_config(map, &|sealed, name| keys.open(root, sealed, name));
+        if !root.is_live() || root.current_stage() == Stage::Network {
+            found.problems.iter().for_each(|problem| report.error(problem));
+        }
+        let opened = found.opened.map_or_else(|| config.clone(), |opened| Arc::new(Value::Map(opened)));
+        OpenedConfig { of: config.clone(), config: opened }
+    }
+
+    /// Whether it was made of this configuration.
+    pub fn is_of(&self, config: &Arc<Value>) -> bool {
+        Arc::ptr_eq(&self.of, config)
+    }
+}
+
+/// What later stages of this boot need of encrypted documents: the merged configuration, and the cloud-configs that it was merged
+/// from, by their prefixes. It is in memory alone, and never part of the journal.
+pub const DECRYPTED: &str = "/run/prepivot/decrypted.json";
+/// The key of the merged configuration.
+const MERGED: &str = "config";
+
+/// Leaves the configuration for the later stages, if documents of it were encrypted; else removes what was left.
+pub fn leave(root: &Root, machine: &Machine, merged: &Value, consumed: &Consumed) -> Result<()> {
+    if !root.has_run() || !cfg!(feature = "trust") {
+        return Ok(());
+    }
+    let path = machine.base.join(DECRYPTED.trim_start_matches('/'));
+    if consumed.public.is_none() {
+        run_dir::forget(&path);
+        return Ok(());
+    }
+    let all = [("", &consumed.user), ("vendor-", &consumed.vendor), ("vendor2-", &consumed.vendor2)];
+    let layers = all.into_iter().filter_map(|(prefix, data)| {
+        let config = data.as_ref()?.cloud_config.merged()?;
+        Some((prefix, Value::Map(config.clone())))
+    });
+    let left: Map = layers.chain([(MERGED, merged.clone())]).collect();
+    run_dir::save(&path, &json::to_string(&Value::Map(left))).context(|| format!("failed to write {DECRYPTED}"))
+}
+
+/// The configuration that [`leave`] left. Its texts are hidden from messages, but for those of `public`.
+pub fn left(root: &Root, public: &Map) -> Option<Map> {
+    let config = left_of(root, MERGED)?;
+    sealed::hide(&config, Some(public));
+    Some(config)
+}
+
+/// The cloud-config with this prefix that [`leave`] left.
+pub fn left_of(root: &Root, prefix: &str) -> Option<Map> {
+    if !cfg!(feature = "trust") {
+        return None;
+    }
+    match json::parse(DECRYPTED, &root.read(DECRYPTED).ok()??).ok()?.get(prefix)? {
+        Value::Map(map) => Some(map.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(all(test, feature = "trust", feature = "tls"))]
+mod tests {
+    use super::*;
+    use crate::base::base64;
+    use crate::base::testing::{TempDir, skip};
+    use crate::instance::Instance;
+    use crate::stage::Options;
+    use crate::stage::boot::Boot;
+    use crate::stage::local;
+    use crate::system::Nothing;
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    const IDENTITY: &str = "AGE-SECRET-KEY-1EGTZVFFV20835NWYV6270LXYVK2VKNX2MMDKWYKLMGR48UAWX40Q2P2LM0";
+
+    /// An empty machine with a private key of the image.
+    fn machine(name: &str) -> TempDir {
+        let dir = TempDir::new(name);
+        dir.write("etc/os-release", "ID=debian\n");
+        dir.write("etc/prepivot/identities", format!("# the image's\n{IDENTITY}\n"));
+        dir.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
+        dir.write("etc/shadow", "root:*:1::::::\n");
+        dir.write("etc/group", "root:x:0:\n");
+        dir
+    }
+
+    /// To the image's key.
+    fn encrypted(text: &str) -> Vec<u8> {
+        age::sealed(text.as_bytes(), &Identity::parse(IDENTITY).unwrap())
+    }
+
+    fn base64_of(text: &str) -> String {
+        base64::encode(&encrypted(text))
+    }
+
+    /// Provisions with user-data. Returns the errors and warnings.
+    fn provision(dir: &TempDir, user_data: &[u8]) -> Vec<String> {
+        let (machine, mut root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let instance = Instance {
+            source: "NoCloud".into(),
+            instance_id: "i".into(),
+            user_data: Some(user_data.to_vec().into()),
+            ..Instance::default()
+        };
+        assert_eq!(local::outcome_of(&mut root, &mut boot, instance), None);
+        assert_eq!(root.commit(), []);
+        boot.errors_and_warnings()
+    }
+
+    /// The files below a folder that have a text, without the folder's own name.
+    fn files_with(folder: &Path, text: &str) -> Vec<String> {
+        let (mut found, mut left) = (Vec::new(), vec![folder.to_owned()]);
+        while let Some(next) = left.pop() {
+            for entry in std::fs::read_dir(next).unwrap().flatten() {
+                let kind = entry.file_type().unwrap();
+                if kind.is_dir() {
+                    left.push(entry.path());
+                } else if kind.is_file() {
+                    let bytes = std::fs::read(entry.path()).unwrap();
+                    if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+                        found.push(entry.path().strip_prefix(folder).unwrap().display().to_string());
+                    }
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn encrypted_document_is_plain_in_its_files_alone() {
+        let document = "#cloud-config\nhostname: plain-name\ntimezone: plain-zone\nwrite_files:\n\
+                        - {path: /etc/app.key, content: plain-file}\n\
+                        systemd_credentials: [{name: app.token, text: plain-token}]\n";
+        let dir = machine("keys-document");
+        let said = provision(&dir, &encrypted(document));
+        assert!(said.iter().any(|line| line.contains("there is no time zone `********`")), "{said:?}");
+        let of = |text: &str| files_with(&dir.0, text);
+        let in_memory = DECRYPTED.trim_start_matches('/');
+        assert_eq!(of("plain-file"), ["etc/app.key", in_memory]);
+        // The second is the module's own note.
+        assert_eq!(of("plain-name"), ["etc/hostname", in_memory, "var/lib/cloud/data/set-hostname"]);
+        assert_eq!(of("plain-token"), ["run/credstore/app.token", in_memory]);
+        assert_eq!(of("plain-zone"), [in_memory]);
+        let mode = |path: &str| Root::open_new(&dir.0).stat(path).unwrap().attr.mode;
+        assert_eq!((mode(DECRYPTED), mode("/run/credstore/app.token")), (0o600, 0o400));
+        // In a MIME document beside a part that is not.
+        let armored = base64_of("#cloud-config\nwrite_files: [{path: /etc/app.key, content: plain-part}]\n");
+        let mime = format!(
+            "Content-Type: multipart/mixed; boundary=b\nMIME-Version: 1.0\n\n--b\nContent-Type: text/plain\n\
+             Content-Transfer-Encoding: base64\n\n{armored}\n--b\nContent-Type: text/cloud-config\n\n\
+             #cloud-config\nhostname: public-name\n--b--\n"
+        );
+        let dir = machine("keys-part");
+        assert_eq!(provision(&dir, mime.as_bytes()), [""; 0]);
+        assert_eq!(files_with(&dir.0, "plain-part"), ["etc/app.key", in_memory]);
+        assert!(files_with(&dir.0, "public-name").contains(&"var/lib/cloud/instances/i/cloud-config.txt".to_owned()));
+    }
+
+    #[test]
+    fn encrypted_values_are_plain_in_their_files_alone() {
+        let (hash, file) = (base64_of("$6$plain$hash\n"), base64_of("plain-file"));
+        let document = format!(
+            "#cloud-config\nusers: [{{name: ada, hashed_passwd: encrypted({hash}), lock_passwd: false}}]\nwrite_files:\n\
+             - {{path: /etc/app.key, encoding: age, content: {file}}}\n- {{path: /etc/app.conf, content: 'key encrypted({file})'}}\n"
+        );
+        let dir = machine("keys-values");
+        assert_eq!(provision(&dir, document.as_bytes()), [""; 0]);
+        assert_eq!(files_with(&dir.0, "$6$plain$hash"), ["etc/shadow"]);
+        assert_eq!(files_with(&dir.0, "plain-file"), ["etc/app.conf", "etc/app.key"]);
+        assert_eq!(std::fs::read(dir.0.join("etc/app.conf")).unwrap(), b"key plain-file");
+    }
+
+    #[test]
+    fn reports_and_leaves_out_what_stays_closed() {
+        let dir = machine("keys-none");
+        std::fs::remove_file(dir.0.join("etc/prepivot/identities")).unwrap();
+        let said = provision(&dir, &encrypted("#cloud-config\nhostname: plain-name\n"));
+        assert!(said[0].contains("user-data cannot be decrypted: there is no private key"), "{said:?}");
+        let document = format!(
+            "#cloud-config\ntimezone: encrypted({0})\nhostname: public\nwrite_files: [{{path: /etc/a, encoding: age, content: {0}}}]\n",
+            base64_of("x")
+        );
+        let said = provision(&dir, document.as_bytes());
+        assert!(said.iter().any(|line| line.starts_with("timezone: there is no private key")), "{said:?}");
+        assert!(
+            said.iter().any(|line| line.starts_with("write_files: entry 1 (/etc/a): content: there is no")),
+            "{said:?}"
+        );
+        assert!(!dir.0.join("etc/a").exists() && dir.0.join("etc/hostname").exists());
+    }
+
+    /// `systemd-creds encrypt` with the host's key of the folder. None if the program is not there.
+    fn by_systemd(dir: &TempDir, key: &str, name: &str, text: &str) -> Option<String> {
+        let mut command = Command::new("systemd-creds");
+        command.env("SYSTEMD_CREDENTIAL_SECRET", dir.0.join(HOST.trim_start_matches('/')));
+        command.args(["encrypt", &format!("--with-key={key}"), &format!("--name={name}"), "-", "-"]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.map_err(|e| skip(format_args!("systemd-creds: {e}"))).ok()?;
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        Some(String::from_utf8(output.stdout).unwrap()).filter(|text| !text.is_empty())
+    }
+
+    #[test]
+    fn hosts_credential_waits_for_the_hosts_key() {
+        let dir = machine("keys-host");
+        std::fs::create_dir_all(dir.0.join("var/lib/systemd")).unwrap();
+        let document = "#cloud-config\nwrite_files: [{path: /etc/app.key, content: plain-file}]\n";
+        let Some(whole) = by_systemd(&dir, "host", "user-data", document) else { return };
+        let secret = by_systemd(&dir, "host", "app.key", "plain-file").unwrap().replace('\n', "");
+        let values = format!(
+            "#cloud-config\nhostname: encrypted(app.key:{secret})\n\
+             write_files: [{{path: /etc/app.key, encoding: systemd-creds, content: {secret}}}]\n"
+        );
+        let key = dir.0.join(HOST.trim_start_matches('/'));
+        for document in [&whole, &values] {
+            assert_eq!(provision(&dir, document.as_bytes()), [""; 0]);
+            assert_eq!(std::fs::read(dir.0.join("etc/app.key")).unwrap(), b"plain-file");
+            let hidden = dir.0.join("hidden");
+            std::fs::rename(&key, &hidden).unwrap();
+            for path in ["etc/app.key", "etc/hostname"] {
+                let _ = std::fs::remove_file(dir.0.join(path));
+            }
+            let _ = std::fs::remove_dir_all(dir.0.join("var/lib/cloud"));
+            assert_eq!(provision(&dir, document.as_bytes()), [""; 0]);
+            assert!(dir.0.join(&run_dir::KEY_AWAITED[1..]).exists() && !dir.0.join("etc/app.key").exists());
+            std::fs::rename(&hidden, &key).unwrap();
+            let _ = std::fs::remove_dir_all(dir.0.join("var/lib/cloud"));
+            let _ = std::fs::remove_dir_all(dir.0.join("run"));
+        }
+        // For another name, and by a key of another machine.
+        let other = values.replace("app.key, encoding", "other.key, encoding");
+        let said = provision(&dir, other.as_bytes());
+        assert!(
+            said.iter().any(|line| line.contains("is for the name `app.key`, and is used as `other.key`")),
+            "{said:?}"
+        );
+        let mut bytes = std::fs::read(&key).unwrap();
+        bytes[100] ^= 1;
+        std::fs::remove_file(&key).unwrap();
+        std::fs::write(&key, bytes).unwrap();
+        assert!(provision(&dir, whole.as_bytes())[0].contains("is encrypted under another key, or was changed"));
+    }
+
+    #[test]
+    fn null_key_is_refused_under_secure_boot() {
+        const NULL: &[u8] =
+            b"BYRp2vb1QySABUnaD46i+yAAAAABAAAADAAAABAAAAD7MQX9+jk2XS7Z5tEAAAAApkLZRQN1OnO3k8ViTQsd9C4OosYrOP4c\n\
+                              dWJac/jNC5WP3qmRbkMR90nJeCSY3EbWmrhkq3mt9vw3xCAQB3MW2/Da+f8=\n";
+        let dir = machine("keys-null");
+        let (machine, root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+        let opened = || match Keys::of(&root, &machine).open(&root, NULL, "prepivot.test") {
+            Opened::Plain(plain) => String::from_utf8(plain).unwrap(),
+            Opened::Later => "later".into(),
+            Opened::Failed(e) => e.to_string(),
+        };
+        assert_eq!(opened(), "hello secret");
+        dir.write(SECURE_BOOT, [6, 0, 0, 0, 1]);
+        assert_eq!(opened(), "hello secret");
+        std::fs::create_dir_all(dir.0.join(TPMS[0])).unwrap();
+        assert!(opened().contains("under no key"));
+        dir.write(SECURE_BOOT, [6, 0, 0, 0, 0]);
+        assert_eq!(opened(), "hello secret");
+        let mut parameters = vec![0; 4096];
+        parameters[BOOT_PARAMETERS_SECURE_BOOT] = ENABLED;
+        dir.write(BOOT_PARAMETERS, parameters);
+        assert!(opened().contains("under no key"));
+    }
+
+    /// The commands of the manual that have a word, as one script.
+    fn recipe(word: &str) -> String {
+        let manual = include_str!("../../initramfs/man/prepivot-trust.7.md");
+        let mut blocks = manual.split("\n\n").filter(|block| block.lines().all(|line| line.starts_with("    ")));
+        blocks.find(|block| block.contains(word)).unwrap().to_owned()
+    }
+
+    /// Runs a recipe in a folder, with its key of the disk and with /etc in it.
+    fn follow(dir: &TempDir, recipe: &str) -> bool {
+        let script = format!("set -e\n{}", recipe.replace("/etc/prepivot", "etc/prepivot"));
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(&dir.0)
+            .env("SYSTEMD_CREDENTIAL_SECRET", dir.0.join(HOST.trim_start_matches('/')))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("not found") {
+            skip(said);
+            return false;
+        }
+        assert!(output.status.success(), "{said}");
+        true
+    }
+
+    #[test]
+    fn recipes_of_the_manual_work_word_for_word() {
+        let dir = machine("keys-recipes");
+        std::fs::create_dir_all(dir.0.join("var/lib/systemd")).unwrap();
+        if follow(&dir, &recipe("--with-key=host")) {
+            let user_data = std::fs::read(dir.0.join("user-data")).unwrap();
+            assert_eq!(provision(&dir, &user_data), [""; 0]);
+            assert_eq!(std::fs::read(dir.0.join("etc/app.key")).unwrap(), b"hello secret");
+            assert_eq!(files_with(&dir.0, "hello secret"), ["etc/app.key"]);
+        }
+        let dir = machine("keys-recipes");
+        std::fs::remove_file(dir.0.join("etc/prepivot/identities")).unwrap();
+        dir.write("document", "#cloud-config\nhostname: of-recipe\n");
+        if follow(&dir, &recipe("age-keygen -o")) {
+            let user_data = std::fs::read(dir.0.join("user-data")).unwrap();
+            assert_eq!(provision(&dir, &user_data), [""; 0]);
+            assert_eq!(std::fs::read(dir.0.join("etc/hostname")).unwrap(), b"of-recipe\n");
+        }
+    }
+}
