@@ -560,12 +560,17 @@ impl Disk {
         self.own.as_ref().is_some_and(is_in_memory)
     }
 
+    /// Whether files that were made cannot be sure of their names: a full btrfs refuses to rename them.
+    pub(super) fn lacks_room_to_rename(&self, entries: &[Entry]) -> bool {
+        is_btrfs(&self.base) && self.check_room("", 0, entries).is_err()
+    }
+
     /// Fails if the folder's file system lacks the blocks or inodes for the changes, beside `journal` bytes in another file. A file
     /// that is replaced is there twice for a moment.
     pub(super) fn check_room(&self, folder: &str, journal: u64, entries: &[Entry]) -> std::io::Result<()> {
         let folder = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?;
         let stat = fs::fstatvfs(&folder)?;
-        let is_btrfs = fs::fstatfs(&folder)?.f_type as u32 == BTRFS;
+        let is_btrfs = is_btrfs(&folder);
         let (free, margin) = if is_btrfs { (stat.f_bavail, BTRFS_MARGIN) } else { (stat.f_bfree, 0) };
         let blocks = |bytes: u64| bytes.div_ceil(stat.f_frsize.max(512));
         let (mut needed, mut inodes) = (blocks(journal.saturating_add(margin)) + MARGIN, MARGIN);
@@ -692,6 +697,10 @@ fn keep_xattrs_at(parent: &OwnedFd, name: &str, file: &File, uid: u32) -> Io<()>
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     keep_xattrs(&fs::openat(parent, name, flags, Mode::empty())?, file, uid)
+}
+
+fn is_btrfs(fd: impl AsFd) -> bool {
+    fs::fstatfs(fd).is_ok_and(|stat| stat.f_type as u32 == BTRFS)
 }
 
 /// The temporary name of a file that is then renamed to `name`. Two names of a folder have two: both files may be there at a time.

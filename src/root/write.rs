@@ -102,7 +102,8 @@ impl Writer<'_> {
         let later = prepared.unwrap_or_else(|| {
             entries.retain(|e| !self.overlay.is_appended(e.change.resolved()));
             let login: Vec<Entry> = for_login(&entries).cloned().collect();
-            let prepared = self.prepare(&login, &[], &mut touched, &mut outcome);
+            let lacks_room = self.overlay.disk().lacks_room_to_rename(&login);
+            let prepared = if lacks_room { None } else { self.prepare(&login, &[], &mut touched, &mut outcome) };
             left = Some(match prepared {
                 Some(_) => "only what lets one log in is written",
                 None => "nothing is written",
