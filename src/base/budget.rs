@@ -13,17 +13,22 @@ const BYTES: usize = 54 << 20;
 /// What documents leave of that to the changes of all modules: users can log in whatever a list of files has used up.
 const RESERVE: usize = 4 << 20;
 
+/// The most rounds in which all passwords of a stage together are hashed: 1,000 passwords in the usual 5,000 rounds, which take 3 to
+/// 8 s.
+pub const ROUNDS: usize = 5_000_000;
+
 const MEMORY: &str = "too much memory";
 
 /// What is left of a stage's budget.
 struct Budget {
     steps: AtomicUsize,
     bytes: AtomicUsize,
+    rounds: AtomicUsize,
 }
 
 impl Budget {
     const fn new(steps: usize, bytes: usize) -> Budget {
-        Budget { steps: AtomicUsize::new(steps), bytes: AtomicUsize::new(bytes) }
+        Budget { steps: AtomicUsize::new(steps), bytes: AtomicUsize::new(bytes), rounds: AtomicUsize::new(ROUNDS) }
     }
 }
 
@@ -46,6 +51,7 @@ pub fn begin() {
     with(|budget| {
         budget.steps.store(STEPS, Relaxed);
         budget.bytes.store(BYTES, Relaxed);
+        budget.rounds.store(ROUNDS, Relaxed);
     });
 }
 
@@ -55,6 +61,14 @@ pub fn begin() {
 /// None are left.
 pub fn step(steps: usize) -> Result<()> {
     with(|budget| less(&budget.steps, steps, "too many steps"))
+}
+
+/// Uses rounds of hashing passwords: one limit for all modules.
+///
+/// # Errors
+/// There are not that many left.
+pub fn round(rounds: usize) -> Result<()> {
+    with(|budget| less(&budget.rounds, rounds, "too many rounds of hashing"))
 }
 
 /// Uses memory. What does not fit leaves the rest for others.
@@ -129,5 +143,6 @@ mod tests {
         take_all(1);
         give(RESERVE + 1);
         assert!(take(1).is_ok() && take(1).is_err());
+        assert!(round(ROUNDS).is_ok() && round(1).is_err());
     }
 }

@@ -3,7 +3,6 @@
 pub mod base64;
 pub mod budget;
 pub mod cancel;
-pub mod channel;
 pub mod clock;
 pub mod crc32;
 pub mod deadline;
@@ -16,6 +15,7 @@ pub mod file_url;
 pub mod glob;
 pub mod gzip;
 pub mod hex;
+pub mod lean;
 pub mod logging;
 pub mod mask;
 pub mod md5;
@@ -26,13 +26,13 @@ pub mod problem;
 pub mod random;
 pub mod sha1;
 pub mod signal;
-pub mod sort;
 pub mod tar;
 #[doc(hidden)]
 pub mod testing;
 pub mod text;
-pub mod thread;
 pub mod uuid;
+
+pub use lean::{channel, sort, thread};
 
 /// The most symbolic links that are followed on one path, as in Linux (path_resolution(7)).
 pub const MAX_LINKS: usize = 40;

@@ -15,7 +15,7 @@ const MAX_ROUNDS: u32 = 1_000_000;
 
 /// The hash method for plain passwords (`ENCRYPT_METHOD` of login.defs). Others are only accepted as hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum HashMethod {
     Sha256,
     Sha512,
 }
@@ -40,7 +40,7 @@ pub fn is_field(text: &str) -> bool {
 ///
 /// # Errors
 /// It is empty, too long, or contains a line feed or NUL; or the kernel returns no random numbers.
-pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> {
+pub fn hash(plain: &str, method: HashMethod, rounds: Option<u32>) -> Result<String> {
     if plain.is_empty() {
         return Err(Error::new("the password is empty"));
     }
@@ -60,8 +60,8 @@ pub fn hash(plain: &str, method: Method, rounds: Option<u32>) -> Result<String> 
 pub fn verify(plain: &str, hash: &str) -> bool {
     let mut parts = hash.split('$').skip(1);
     let method = match parts.next() {
-        Some("5") => Method::Sha256,
-        Some("6") => Method::Sha512,
+        Some("5") => HashMethod::Sha256,
+        Some("6") => HashMethod::Sha512,
         _ => return false,
     };
     let mut salt = parts.next().unwrap_or("");
@@ -72,10 +72,10 @@ pub fn verify(plain: &str, hash: &str) -> bool {
     crypt(plain, method, salt, rounds) == hash
 }
 
-fn crypt(plain: &str, method: Method, salt: &str, rounds: Option<u32>) -> String {
+fn crypt(plain: &str, method: HashMethod, salt: &str, rounds: Option<u32>) -> String {
     let (id, rounds) = match method {
-        Method::Sha256 => ('5', rounds),
-        Method::Sha512 => ('6', rounds),
+        HashMethod::Sha256 => ('5', rounds),
+        HashMethod::Sha512 => ('6', rounds),
     };
     let rounds = rounds.map(|r| r.clamp(Params::ROUNDS_MIN, MAX_ROUNDS));
     let params = rounds.and_then(|r| Params::new(r).ok()).unwrap_or(Params::RECOMMENDED);
@@ -86,12 +86,12 @@ fn crypt(plain: &str, method: Method, salt: &str, rounds: Option<u32>) -> String
     // Both take three bytes at a time, each a third of the digest apart, in rotating order; then the
     // remaining bytes.
     match method {
-        Method::Sha256 => {
+        HashMethod::Sha256 => {
             let d = sha_crypt::sha256_crypt(plain.as_bytes(), salt.as_bytes(), params);
             encode(&mut out, &d[..30], [[0, 1, 2], [2, 0, 1], [1, 2, 0]]);
             put(&mut out, [0, d[31], d[30]], 3);
         }
-        Method::Sha512 => {
+        HashMethod::Sha512 => {
             let d = sha_crypt::sha512_crypt(plain.as_bytes(), salt.as_bytes(), params);
             encode(&mut out, &d[..63], [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
             put(&mut out, [0, 0, d[63]], 2);
@@ -156,21 +156,21 @@ mod tests {
     fn hashes_are_crypts() {
         for (method, rounds, salt, plain, expected) in [
             (
-                Method::Sha512,
+                HashMethod::Sha512,
                 None,
                 "saltstring",
                 "Hello world!",
                 "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1",
             ),
             (
-                Method::Sha256,
+                HashMethod::Sha256,
                 None,
                 "saltstring",
                 "Hello world!",
                 "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5",
             ),
             (
-                Method::Sha256,
+                HashMethod::Sha256,
                 Some(10000),
                 "saltstringsaltst",
                 "Hello world!",
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn refuses_a_password_with_a_line_feed() {
         for bad in ["", "a\nroot::0", "a\0", &"x".repeat(512)] {
-            assert!(hash(bad, Method::Sha512, None).is_err());
+            assert!(hash(bad, HashMethod::Sha512, None).is_err());
         }
-        let hash = hash("ok", Method::Sha512, None).unwrap();
+        let hash = hash("ok", HashMethod::Sha512, None).unwrap();
         assert!(is_hash(&hash) && verify("ok", &hash));
     }
 }

@@ -3,6 +3,7 @@
 //! Parsers, sources, HTTP clients, renderers and modules add each [`Problem`] to the [`Problems`] that their caller passes, from any
 //! thread. Its text is made only where a stage logs it or writes it to status.json. A log message alone never changes the status.
 
+use super::budget;
 use super::error::{Error, Result};
 use super::mask;
 use super::text::{self, MAX_MESSAGE};
@@ -17,6 +18,8 @@ const MAX_ENTRIES: usize = 10_000;
 /// Once all problems together have this many bytes, a further one has at most [`SHORT`] instead of [`MAX_MESSAGE`].
 const MAX_ALL: usize = 2 << 20;
 const SHORT: usize = 256;
+/// What a problem takes in memory besides its texts.
+const ENTRY_COST: usize = 200;
 /// The most problems that one error lists.
 const MAX_LISTED: usize = 100;
 
@@ -165,7 +168,11 @@ impl Problems {
     pub fn push(&self, mut problem: Problem) {
         let mut inner = self.lock();
         problem.bound(if inner.size > MAX_ALL { SHORT } else { MAX_MESSAGE });
-        inner.add(problem);
+        let cost = problem.len() + ENTRY_COST;
+        if inner.add(problem) {
+            // It is never refused: what all of them may take is bounded.
+            budget::take_all(cost);
+        }
     }
 
     /// Adds those of another.
@@ -178,8 +185,9 @@ impl Problems {
         let other = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut inner = self.lock();
         inner.dropped += other.dropped;
-        let is_new = |problem: &Problem| known.is_empty() || !known.contains(&problem.to_string());
-        other.entries.into_iter().filter(is_new).for_each(|problem| inner.add(problem));
+        let known: HashSet<&str> = known.iter().map(String::as_str).collect();
+        let is_new = |problem: &Problem| known.is_empty() || !known.contains(problem.to_string().as_str());
+        other.entries.into_iter().filter(is_new).for_each(|problem| _ = inner.add(problem));
     }
 
     /// Adds those of another, each below `place`.
@@ -267,13 +275,18 @@ impl PartialEq for Problems {
 }
 
 impl Inner {
-    fn add(&mut self, problem: Problem) {
+    /// Returns whether it was added.
+    fn add(&mut self, problem: Problem) -> bool {
         if self.entries.len() == MAX_ENTRIES {
             self.dropped += 1;
-        } else if self.seen.insert(self.seen.hasher().hash_one(problem.identity())) {
+            return false;
+        }
+        let is_new = self.seen.insert(self.seen.hasher().hash_one(problem.identity()));
+        if is_new {
             self.size += problem.len();
             self.entries.push(problem);
         }
+        is_new
     }
 }
 
@@ -381,6 +394,20 @@ mod tests {
         let bytes: usize = long.errors().iter().map(String::len).sum();
         assert!(long.len() == MAX_ENTRIES && bytes < 6 << 20, "{bytes}");
         assert!(long.errors()[0].ends_with("é\u{2026}"));
+    }
+
+    #[test]
+    fn texts_use_the_stages_budget() {
+        let left = || (0..).map(|n| n << 16).take_while(|bytes| budget::check(*bytes).is_ok()).last().unwrap_or(0);
+        budget::begin();
+        let before = left();
+        let problems = Problems::new();
+        (0..MAX_ENTRIES).for_each(|i| problems.error(format!("{i:06}{}", "x".repeat(10_000))));
+        let after = left();
+        assert!((4 << 20..8 << 20).contains(&(before - after)), "{before} {after}");
+        // Those that are moved are paid for.
+        Problems::new().absorb(problems);
+        assert_eq!(left(), after);
     }
 
     #[test]

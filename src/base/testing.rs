@@ -1,27 +1,10 @@
-//! Shared by the tests: the place of the conformance vectors, temporary folders, and the record of skipped tests.
+//! Shared by the tests: temporary folders, damaged bytes, and the record of skipped tests.
 
-use crate::document::{Value, json};
 use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-/// The conformance vectors' file `name`, parsed. They are kept beside the project, not in it: the folder is
-/// `PREPIVOT_VECTORS`, else `../shared/vectors`.
-///
-/// # Errors
-/// The reason, if they are missing.
-pub fn find_vectors(name: &str) -> Result<Value, String> {
-    let folder = std::env::var_os("PREPIVOT_VECTORS").map_or_else(|| PathBuf::from("../shared/vectors"), PathBuf::from);
-    let bytes = std::fs::read(folder.join(name)).map_err(|e| format!("no {name} in {}: {e}", folder.display()))?;
-    Ok(json::parse(name, &bytes).expect("the vectors are valid JSON"))
-}
-
-/// [`find_vectors`]; None, with the test recorded as skipped, if they are missing.
-pub fn vectors(name: &str) -> Option<Value> {
-    find_vectors(name).map_err(skip).ok()
-}
 
 /// Records that the calling test, or a part of it, cannot run here. The reason is printed, and added to the file that
 /// `PREPIVOT_SKIPPED` names: `tests/run` counts the tests in it as skipped. cargo's own harness counts them as passed.

@@ -9,7 +9,7 @@ use crate::base::problem::Problems;
 use crate::machine::{Family, Machine};
 use crate::network::render::RENDERERS;
 use crate::root::run_dir::LOCAL_STAGE;
-use crate::root::{Attr, Command, Kind, Root, STATE_FOLDERS, Use};
+use crate::root::{Attr, Command, Kind, Root, STATE_FOLDERS, Use, kept_state};
 use crate::stage::image::Image;
 use crate::stage::network;
 use crate::system;
@@ -145,7 +145,7 @@ impl Clean {
         };
         gone.extend(of_state(root));
         // If it is mounted over the usual folder, that folder's content has been removed already.
-        if !root.is_state_bound() {
+        if !kept_state::is_bound(root) {
             gone.push(elsewhere.to_owned());
         }
         // A stage run by hand must not conclude that this boot's initramfs has done the work.
@@ -159,7 +159,7 @@ impl Clean {
         }
         errors.extend(root.commit());
         // Files that the next initramfs would find below a file system mounted on /var.
-        match root.beneath_state() {
+        match kept_state::beneath(root) {
             Ok(Some(mut beneath)) => {
                 errors.extend(of_state(&beneath).iter().filter_map(|path| beneath.remove(path).err()));
                 errors.extend(beneath.commit());

@@ -9,10 +9,10 @@ use crate::base::problem::Problems;
 use crate::base::tar::{Archive, stored_gzip};
 use crate::instance::state::{self, CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
-use crate::root::{Command, Kind, Output, Root, Use};
+use crate::root::run_dir::ATTESTATION;
+use crate::root::{Command, Kind, Output, Root, Use, installed};
 use crate::stage::compare;
 use crate::stage::image::Image;
-use crate::stage::trust::ATTESTATION;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
 use std::fs::OpenOptions;
@@ -141,7 +141,7 @@ impl CollectLogs {
         }
         let archive = collection.archive.finish();
         if root.is_live()
-            && root.which("gzip").is_some()
+            && installed::which(&root, "gzip").is_some()
             && let Output { status: 0, stdout, .. } = root.output(Command::new(["gzip"]).stdin(archive.clone()))?
         {
             return Ok(stdout);

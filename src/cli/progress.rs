@@ -4,7 +4,7 @@ use super::analyze::events::{self, Event, Kind};
 use super::files;
 use super::program::print;
 use crate::base::clock;
-use crate::instance::report::Report;
+use crate::instance::report::StatusReport;
 use crate::root::CLOUD_INIT_LOG;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant, SystemTime};
@@ -28,7 +28,7 @@ impl Progress {
     }
 
     /// Shows how far a boot is.
-    pub fn show(&mut self, report: &Report) {
+    pub fn show(&mut self, report: &StatusReport) {
         self.is_open = true;
         if self.is_terminal {
             let line: String = line(report).chars().filter(|c| !c.is_control()).take(LONGEST).collect();
@@ -52,7 +52,7 @@ impl Progress {
 }
 
 /// What the boot does now, by its log if this user may read it, else by its status alone.
-fn line(report: &Report) -> String {
+fn line(report: &StatusReport) -> String {
     if !cfg!(feature = "tools") {
         return report.description.clone();
     }

@@ -13,7 +13,7 @@ use crate::module::{self, MODULES};
 use crate::network::Macs;
 use crate::network::read::{self, config};
 use crate::root::{Root, Use};
-use crate::schema::{self, Findings, one_line};
+use crate::schema::{self, Deviations, one_line};
 use crate::userdata::kind::{self, Kind};
 use crate::userdata::{IGNORED, MAX_UNPACKED, jinja, mime};
 use argh::{ArgsInfo, FromArgs};
@@ -57,7 +57,7 @@ pub struct Schema {
     docs: Option<String>,
     /// print the JSON Schema of a kind of document, for editors
     #[argh(option, arg_name = "cloud-config|network-config-v1|network-config-v2", from_str_fn(kind))]
-    json_schema: Option<schema::Kind>,
+    json_schema: Option<schema::Form>,
     /// with --docs: more modules
     #[argh(positional, arg_name = "module")]
     modules: Vec<String>,
@@ -77,11 +77,11 @@ fn schema_type(name: &str) -> std::result::Result<Type, String> {
     }
 }
 
-fn kind(name: &str) -> std::result::Result<schema::Kind, String> {
+fn kind(name: &str) -> std::result::Result<schema::Form, String> {
     match name {
-        "cloud-config" => Ok(schema::Kind::CloudConfig),
-        "network-config-v1" => Ok(schema::Kind::Network1),
-        "network-config-v2" => Ok(schema::Kind::Network2),
+        "cloud-config" => Ok(schema::Form::CloudConfig),
+        "network-config-v1" => Ok(schema::Form::Network1),
+        "network-config-v2" => Ok(schema::Form::Network2),
         _ => Err("expected cloud-config, network-config-v1 or network-config-v2".into()),
     }
 }
@@ -101,7 +101,7 @@ enum Outcome {
     Checked {
         /// The document, rendered if it was a template.
         text: String,
-        found: Findings,
+        found: Deviations,
     },
 }
 
@@ -323,7 +323,7 @@ fn at(line: usize, column: usize, what: &str) -> Problem {
 
 /// The outcome for a text that cannot be read: one problem.
 fn mistake(text: String, line: usize, column: usize, what: &str) -> Outcome {
-    let found = Findings { errors: vec![at(line, column, what)], deprecations: Vec::new() };
+    let found = Deviations { errors: vec![at(line, column, what)], deprecations: Vec::new() };
     Outcome::Checked { text, found }
 }
 
@@ -342,7 +342,7 @@ fn network_config(path: &str, text: String) -> Result<Outcome> {
         Value::Map(map) if read::recognise(&document).is_none_or(|f| *f == config::FORMAT) => {
             schema::network_config(map)
         }
-        Value::Map(_) => Findings::default(),
+        Value::Map(_) => Deviations::default(),
         Value::String(_) => return Ok(Outcome::Passed(format!("Text for ifupdown is not checked: {path}"))),
         other => return Err(wrong(path, "a mapping", other)),
     };

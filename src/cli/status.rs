@@ -9,11 +9,12 @@ use crate::base::error::{Context, Result};
 use crate::detect;
 use crate::document::{Value, json, to_yaml};
 use crate::instance::boot::{self, Boot, BootStatus, FirstProcess};
-use crate::instance::report::{Report, Running};
+use crate::instance::report::{Running, StatusReport};
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::instance::status::uptime;
 use crate::machine::Machine;
-use crate::root::{Root, Use, run_dir};
+use crate::root::{Root, Use, installed, run_dir};
+use crate::stage::close;
 use crate::system::service::uses_systemd;
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -74,8 +75,8 @@ impl Verb for Status {
     fn run(self, program: &Program) -> ExitCode {
         program.log(LevelFilter::Warn);
         match self.report(program) {
-            Ok((report, provider)) => {
-                print(&self.text(&report, provider));
+            Ok((report, beside)) => {
+                print(&self.text(&report, beside));
                 ExitCode::from(report.exit_code())
             }
             Err(code) => code,
@@ -84,8 +85,8 @@ impl Verb for Status {
 }
 
 impl Status {
-    /// The output of `status`, at once or at the end of provisioning; with the program that provisions, see [`units::provider`].
-    fn report(&self, program: &Program) -> std::result::Result<(Report, Option<&'static str>), ExitCode> {
+    /// The output of `status`, at once or at the end of provisioning.
+    fn report(&self, program: &Program) -> std::result::Result<(StatusReport, Beside), ExitCode> {
         let mut source = Source::open(&self.root).map_err(|e| program.fail(e))?;
         if self.wait && !source.live {
             program.say("--wait is for this system; leave --root out");
@@ -111,11 +112,11 @@ impl Status {
             }
             let Some(changes) = changes.as_ref().filter(|_| report.running.is_open()) else {
                 progress.end();
-                return Ok((report, provider));
+                return Ok((report, source.beside(provider)));
             };
             if outlook != Outlook::Going {
                 program.say("not waited for: systemd has no job for any of the stages");
-                return Ok((report, provider));
+                return Ok((report, source.beside(provider)));
             }
             if self.format == Format::Tabular {
                 progress.show(&report);
@@ -124,20 +125,22 @@ impl Status {
         }
     }
 
-    fn text(&self, report: &Report, provider: Option<&'static str>) -> String {
+    fn text(&self, report: &StatusReport, beside: Beside) -> String {
         let mut value = report.to_value();
-        if let (Value::Map(map), Some(provider)) = (&mut value, provider) {
-            map.insert("provisioned_by", provider);
+        if let Value::Map(map) = &mut value {
+            for (key, state) in beside.lines() {
+                map.insert(key, state);
+            }
         }
         match self.format {
-            Format::Tabular => tabular(report, provider, self.long),
+            Format::Tabular => tabular(report, beside, self.long),
             Format::Json => json::to_string_indented(&json::sorted(&value), "  ") + "\n",
             Format::Yaml => format!("---\n{}...\n\n", to_yaml(&json::sorted(&value))),
         }
     }
 }
 
-fn tabular(report: &Report, provider: Option<&str>, long: bool) -> String {
+fn tabular(report: &StatusReport, beside: Beside, long: bool) -> String {
     let mut out = format!("status: {}\n", report.status());
     if !long {
         return out;
@@ -148,8 +151,8 @@ fn tabular(report: &Report, provider: Option<&str>, long: bool) -> String {
         out += &format!("last_update: {}\n", report.last_update);
     }
     out += &format!("detail: {}\n", report.description);
-    if let Some(provider) = provider {
-        out += &format!("provisioned_by: {provider}\n");
+    for (key, state) in beside.lines() {
+        out += &format!("{key}: {state}\n");
     }
     let lines = |list: &[Value]| -> String {
         list.iter().map(|v| format!("\n\t- {}", v.text().unwrap_or_default().replace('\n', " "))).collect()
@@ -160,6 +163,22 @@ fn tabular(report: &Report, provider: Option<&str>, long: bool) -> String {
         out += &format!("\n{level}:{}", lines(texts.as_list().unwrap_or_default()));
     }
     out + if report.recoverable_errors.is_empty() { " {}\n" } else { "\n" }
+}
+
+/// What is shown beside a stage's status, if it is there.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// The program that provisions ([`units::provider`]).
+    provider: Option<&'static str>,
+    /// Whether the metadata service is closed to users ([`close::state`]).
+    closed: Option<&'static str>,
+}
+
+impl Beside {
+    fn lines(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let provider = self.provider.map(|provider| ("provisioned_by", provider));
+        provider.into_iter().chain(self.closed.map(|state| ("metadata_service", state)))
+    }
 }
 
 /// Where a boot's status is read: this system, or a root.
@@ -183,7 +202,7 @@ impl Source {
         let root = Root::open(path, Use::Tree)?;
         let live = root.is_live();
         let booted = root.is_dir("/run/systemd/system");
-        let installed = || uses_systemd(&root, &root.distro());
+        let installed = || uses_systemd(&root, &installed::distro(&root));
         let systemd = booted || (!live && installed());
         Ok(Source { machine: Machine::read(path), live, systemd, environment: None, root })
     }
@@ -192,7 +211,7 @@ impl Source {
     ///
     /// # Errors
     /// A file cannot be read, or is not what prepivot or cloud-init writes.
-    pub fn report(&mut self) -> Result<Report> {
+    pub fn report(&mut self) -> Result<StatusReport> {
         let path = format!("{RUN_DIR}/status.json");
         let status = self.root.read(&path)?.map(|bytes| json::parse(&path, &bytes)).transpose();
         let mut status = status.context(|| "failed to read the status")?;
@@ -214,7 +233,7 @@ impl Source {
             status = None;
         }
         let started = if self.live { clock::since_1970(SystemTime::now()).as_secs_f64() - uptime() } else { 0.0 };
-        Ok(Report::new(status.as_ref(), finished, boot, started))
+        Ok(StatusReport::new(status.as_ref(), finished, boot, started))
     }
 
     /// Why there is no datasource, once prepivot's network stage is over and had none. None if there is one, it is still
@@ -231,6 +250,10 @@ impl Source {
         let warning = v1.at(&["init-local", "recoverable_errors", "WARNING"]).and_then(Value::as_list);
         let warning = warning.and_then(|list| list.last()).and_then(Value::as_str);
         Some(warning.unwrap_or("no datasource was found").to_owned())
+    }
+
+    fn beside(&self, provider: Option<&'static str>) -> Beside {
+        Beside { provider, closed: if self.live { close::state(&self.root) } else { None } }
     }
 
     fn outlook(&mut self) -> Outlook {

@@ -10,7 +10,8 @@ use crate::document::Value;
 use crate::machine::Machine;
 use crate::root::{Root, Use};
 use crate::source;
-use crate::trust::measure::{Event, predict};
+use crate::stage::close;
+use crate::trust::measure::{Measurement, predict};
 use crate::trust::{Policy, documents, policy, tpm};
 use argh::{ArgsInfo, CommandInfo, FromArgs};
 use std::path::{Path, PathBuf};
@@ -18,9 +19,9 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 /// The verbs of `trust`, in the order of the help.
-static VERBS: &[Entry] = &[Entry::of::<Show>(), Entry::of::<Predict>()];
+static VERBS: &[Entry] = &[Entry::of::<Show>(), Entry::of::<Predict>(), Entry::of::<Close>(), Entry::of::<Open>()];
 
-/// the trust policy, and what is measured by it
+/// the trust policy, what is measured by it, and the metadata service closed to users
 #[derive(FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "trust", help_triggers("-h", "--help"))]
 pub struct Trust {
@@ -50,14 +51,14 @@ impl Verb for Trust {
     }
 }
 
-/// show what the trust policy in force needs of each document
+/// show what the trust policy in force needs of each document, and whether the metadata service is closed
 #[derive(FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "show",
     help_triggers("-h", "--help"),
-    note = "Without --policy it is the policy that this boot's initramfs left in /run/prepivot/trust. Fails if there is none, or it \
-            cannot be read."
+    note = "Without --policy it is the policy that this boot's initramfs left in /run/prepivot/trust. Fails if there is none \
+            and no service is closed, or it cannot be read."
 )]
 pub struct Show {
     /// the folder with trust.conf and its keys
@@ -67,7 +68,10 @@ pub struct Show {
 
 impl Verb for Show {
     fn run(self, program: &Program) -> ExitCode {
+        let closed = self.policy.is_none().then(running).and_then(|root| close::to_text(&root.ok()?));
+        print(closed.as_deref().unwrap_or_default());
         match read(self.policy.as_deref()) {
+            None if closed.is_some() => ExitCode::SUCCESS,
             None => program.fail("there is no trust policy"),
             Some(policy) => {
                 print(&policy.to_text());
@@ -111,6 +115,44 @@ impl Verb for Predict {
     }
 }
 
+/// close the metadata service to users again, as this boot has closed it: after a firewall has removed its table
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "close",
+    help_triggers("-h", "--help"),
+    note = "What is in place stays. Fails if this boot has closed no service (close_metadata_service), or it is still open."
+)]
+pub struct Close {}
+
+impl Verb for Close {
+    fn run(self, program: &Program) -> ExitCode {
+        match running().and_then(|root| close::again(&root)) {
+            Ok(problems) => {
+                problems.iter().for_each(|problem| program.say(problem));
+                ExitCode::SUCCESS
+            }
+            Err(e) => program.fail(e),
+        }
+    }
+}
+
+/// open the metadata service to users until the next boot
+#[derive(FromArgs, ArgsInfo)]
+#[argh(subcommand, name = "open", help_triggers("-h", "--help"), note = "Fails if this boot has closed no service.")]
+pub struct Open {}
+
+impl Verb for Open {
+    fn run(self, program: &Program) -> ExitCode {
+        running().and_then(|root| close::open(&root)).map_or_else(|e| program.fail(e), |()| ExitCode::SUCCESS)
+    }
+}
+
+/// The running system.
+fn running() -> Result<Root> {
+    Root::open(Path::new("/"), Use::Tree)
+}
+
 /// The policy in a folder, or this boot's.
 fn read(folder: Option<&Path>) -> Option<Policy> {
     match folder {
@@ -132,7 +174,7 @@ fn predicted(seed: &Path, folder: Option<&Path>) -> Result<String> {
     let instance = source::read_seed(&machine, &root, &Value::Null, seed, &Problems::new())?.instance;
     let default = Policy::default();
     let plan = policy.as_ref().map_or(&default.plan, |policy| &policy.plan);
-    let (mut out, mut events) = (String::new(), Vec::<Event>::new());
+    let (mut out, mut events) = (String::new(), Vec::<Measurement>::new());
     for document in documents(&instance) {
         let measured = match &policy {
             Some(policy) => policy.needs(document.kind, &instance.source).measured,

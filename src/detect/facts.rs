@@ -9,7 +9,7 @@ use crate::document::Value;
 use crate::drive::devices::{self, Places};
 use crate::drive::search::{Probed, probe_all};
 use crate::machine::{Cmdline, Machine, beneath};
-use crate::root::Root;
+use crate::root::{Root, installed};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -79,7 +79,7 @@ impl Platform {
         environment.extend(VARIABLES.iter().filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))));
         let told = environment.get("SYSTEMD_VIRTUALIZATION").and_then(|v| v.split(':').next_back());
         let virt = told.filter(|v| !v.is_empty()).map(str::to_owned).unwrap_or_else(|| virt::detect(machine));
-        let guestinfo = (virt == virt::VMWARE).then(|| Guestinfo::of(machine, root, &root.tools())).flatten();
+        let guestinfo = (virt == virt::VMWARE).then(|| Guestinfo::of(machine, root, &installed::tools(root))).flatten();
         Platform { virt, kernel: Kernel::of(machine), environment, filesystems: Vec::new(), guestinfo }
     }
 

@@ -9,7 +9,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::link::line::Line;
 use crate::machine::{Machine, Tools};
-use crate::root::Root;
+use crate::root::{Root, installed};
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
@@ -50,8 +50,8 @@ impl Guestinfo {
 
     /// The commands of VMware's tools that a call can be appended to, the preferred one first.
     pub fn commands(root: &Root) -> Vec<Vec<String>> {
-        let rpctool = root.which("vmware-rpctool").map(|path| vec![path]);
-        let vmtoolsd = root.which("vmtoolsd").map(|path| vec![path, "--cmd".into()]);
+        let rpctool = installed::which(root, "vmware-rpctool").map(|path| vec![path]);
+        let vmtoolsd = installed::which(root, "vmtoolsd").map(|path| vec![path, "--cmd".into()]);
         rpctool.into_iter().chain(vmtoolsd).collect()
     }
 
@@ -151,7 +151,7 @@ fn number(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::machine::tools::Answer;
+    use crate::machine::tools::ToolAnswer;
     use crate::root::{Attr, Use};
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
@@ -166,12 +166,12 @@ mod tests {
         }
         let tools = Tools::new(|words, _| match words {
             ["/usr/bin/vmtoolsd", "--cmd", "info-get guestinfo.metadata"] => {
-                Some(Answer { success: true, stdout: b"instance-id: i\n".to_vec() })
+                Some(ToolAnswer { success: true, stdout: b"instance-id: i\n".to_vec() })
             }
             ["/usr/bin/vmtoolsd", "--cmd", "info-get guestinfo.userdata"] => {
-                Some(Answer { success: true, stdout: b"--- \n".to_vec() })
+                Some(ToolAnswer { success: true, stdout: b"--- \n".to_vec() })
             }
-            _ => Some(Answer::default()),
+            _ => Some(ToolAnswer::default()),
         });
         let guestinfo = Guestinfo::of(&machine, &root, &tools).unwrap();
         assert_eq!(guestinfo.get("metadata").as_deref(), Some("instance-id: i\n"));

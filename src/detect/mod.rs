@@ -18,7 +18,7 @@ pub use policy::{
     CLOUD_CFG, CLOUD_CFG_D, DISABLED, MARKER, Mode, NONE, Policy, Requested, VARIABLE, disabled, disabled_by_policy,
     named_source,
 };
-pub use report::{Line, Outcome, Report, identify};
+pub use report::{Candidacy, Outcome, Report, identify};
 
 /// The verdict on a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

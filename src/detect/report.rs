@@ -44,7 +44,7 @@ impl Outcome {
 
 /// The verdict on one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct Candidacy {
     /// Its name, as in the list.
     pub source: String,
     /// Whether it may be used: it is in the image's list, or there is no list.
@@ -56,7 +56,7 @@ pub struct Line {
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Every source: those in the list in its order, then the others.
-    pub lines: Vec<Line>,
+    pub lines: Vec<Candidacy>,
     pub outcome: Outcome,
     /// The reason for the verdict.
     pub why: String,
@@ -77,17 +77,17 @@ pub fn identify(facts: &Facts, candidates: &[Candidate]) -> Report {
 
 /// The verdicts on the sources in the image's list, or on all candidates without a list, then on the
 /// remaining candidates.
-fn lines(facts: &Facts, candidates: &[Candidate]) -> Vec<Line> {
+fn lines(facts: &Facts, candidates: &[Candidate]) -> Vec<Candidacy> {
     let none = |name: &str| Finding { verdict: Verdict::NotFound, why: format!("there is no source called {name}") };
     let all = || candidates.iter().map(|c| c.name.to_owned()).collect();
     let listed = facts.requested.list.clone().unwrap_or_else(all);
     let known = listed.iter().filter(|name| *name != NONE).map(|name| {
         let candidate = candidates.iter().find(|c| c.is_named(name));
         let finding = candidate.map_or_else(|| none(name), |c| judge(c.marks, facts));
-        Line { source: name.clone(), listed: true, finding }
+        Candidacy { source: name.clone(), listed: true, finding }
     });
     let others = candidates.iter().filter(|c| !listed.iter().any(|name| c.is_named(name)));
-    let others = others.map(|c| Line { source: c.name.into(), listed: false, finding: judge(c.marks, facts) });
+    let others = others.map(|c| Candidacy { source: c.name.into(), listed: false, finding: judge(c.marks, facts) });
     known.chain(others).collect()
 }
 
@@ -187,7 +187,7 @@ impl Report {
 
     /// The report for people: a line for each source, then the outcome.
     pub fn to_text(&self) -> String {
-        let line = |l: &Line| {
+        let line = |l: &Candidacy| {
             let aside = if l.listed { "" } else { " (not in datasource_list)" };
             format!("{:<13} {:<10} {}{aside}\n", l.source, l.finding.verdict.name(), l.finding.why)
         };
@@ -198,7 +198,7 @@ impl Report {
 
     /// The report for programs: the mapping that `detect --json` prints.
     pub fn to_map(&self, facts: &Facts) -> Map {
-        let verdict = |l: &Line| {
+        let verdict = |l: &Candidacy| {
             let mut map = Map::from_iter([("source", l.source.as_str()), ("verdict", l.finding.verdict.name())]);
             map.insert("why", l.finding.why.as_str());
             map.insert("listed", l.listed);

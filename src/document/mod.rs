@@ -6,6 +6,8 @@ pub mod json;
 mod json_write;
 mod path;
 mod scalar;
+#[doc(hidden)]
+pub mod testing;
 mod text;
 pub mod xml;
 pub mod yaml;

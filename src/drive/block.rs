@@ -22,7 +22,7 @@ pub struct Block {
     pub node: String,
     /// In bytes.
     pub size: u64,
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// The kernel's names of the devices below it.
     pub below: Vec<String>,
 }
@@ -30,13 +30,13 @@ pub struct Block {
 impl Block {
     /// The kernel's name of the disk that a partition is on, else its own.
     pub fn disk(&self) -> &str {
-        if let Kind::Partition { disk, .. } = &self.kind { disk } else { &self.name }
+        if let BlockKind::Partition { disk, .. } = &self.kind { disk } else { &self.name }
     }
 }
 
 /// The kinds of block devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockKind {
     /// A disk or another whole device; `sector` is the size of its logical sectors, in bytes.
     Disk { sector: u64 },
     /// A partition: the name of its disk, and its number.
@@ -79,16 +79,16 @@ pub fn named(places: &Places, name: &str) -> Option<Block> {
     let size = attribute(&folder.join("size"))?.parse::<u64>().ok()?.checked_mul(UNIT)?;
     let kind = if let Some(number) = attribute(&folder.join("partition")) {
         let disk = folder.parent()?.file_name()?.to_str()?.to_owned();
-        Kind::Partition { disk, number: number.parse().ok()? }
+        BlockKind::Partition { disk, number: number.parse().ok()? }
     } else if let Some(uuid) = attribute(&folder.join("dm/uuid")) {
-        Kind::Mapping { name: attribute(&folder.join("dm/name")).unwrap_or_default(), uuid }
+        BlockKind::Mapping { name: attribute(&folder.join("dm/name")).unwrap_or_default(), uuid }
     } else if let Some(level) = attribute(&folder.join("md/level")) {
         let value = |name: &str| attribute(&folder.join("md").join(name)).unwrap_or_default();
         let used = value("component_size").parse::<u64>().unwrap_or(0).saturating_mul(1024);
-        Kind::Raid { level, metadata: value("metadata_version"), used }
+        BlockKind::Raid { level, metadata: value("metadata_version"), used }
     } else {
         let sector = attribute(&folder.join("queue/logical_block_size")).and_then(|s| s.parse().ok());
-        Kind::Disk { sector: sector.unwrap_or(UNIT) }
+        BlockKind::Disk { sector: sector.unwrap_or(UNIT) }
     };
     let node = format!("/dev/{}", name.replace('!', "/"));
     Some(Block { name: name.to_owned(), node, size, kind, below: names(&folder.join("slaves")) })
@@ -107,7 +107,7 @@ pub fn is_on_network(places: &Places, block: &Block) -> bool {
         }
         let Some(block) = named(places, &name) else { continue };
         below.extend(block.below);
-        if let Kind::Partition { disk, .. } = block.kind {
+        if let BlockKind::Partition { disk, .. } = block.kind {
             below.push(disk);
         }
     }
@@ -116,7 +116,7 @@ pub fn is_on_network(places: &Places, block: &Block) -> bool {
 
 /// The partitions of a disk, given by the kernel's name, in order of their numbers.
 pub fn partitions(places: &Places, name: &str) -> Vec<Block> {
-    let number = |b: &Block| if let Kind::Partition { number, .. } = b.kind { Some(number) } else { None };
+    let number = |b: &Block| if let BlockKind::Partition { number, .. } = b.kind { Some(number) } else { None };
     let children = names(&places.sys.join(name)).into_iter().filter(|child| child.starts_with(name));
     let mut found: Vec<Block> = children.filter_map(|n| named(places, &n)).filter(|b| number(b).is_some()).collect();
     found.sort_by_key(number);
@@ -188,14 +188,14 @@ mod tests {
         let dir = TempDir::new("block");
         let places = tree(&dir);
         let disk = at(&places, "/dev/nvme0n1").unwrap();
-        assert_eq!((disk.kind, disk.size), (Kind::Disk { sector: 4096 }, 4096 * 512));
+        assert_eq!((disk.kind, disk.size), (BlockKind::Disk { sector: 4096 }, 4096 * 512));
         let part = at(&places, "/dev/nvme0n1p1").unwrap();
-        assert_eq!(part.kind, Kind::Partition { disk: "nvme0n1".into(), number: 1 });
+        assert_eq!(part.kind, BlockKind::Partition { disk: "nvme0n1".into(), number: 1 });
         let mapped = at(&places, "/dev/mapper/vg-root").unwrap();
-        let kind = Kind::Mapping { name: "vg-root".into(), uuid: "LVM-abc".into() };
+        let kind = BlockKind::Mapping { name: "vg-root".into(), uuid: "LVM-abc".into() };
         assert_eq!((mapped.node.as_str(), mapped.kind), ("/dev/dm-0", kind));
         assert_eq!(mapped.below, ["nvme0n1p1"]);
-        let raid = Kind::Raid { level: "raid1".into(), metadata: "1.2".into(), used: 3072 };
+        let raid = BlockKind::Raid { level: "raid1".into(), metadata: "1.2".into(), used: 3072 };
         assert_eq!(at(&places, "/dev/md0").unwrap().kind, raid);
         let numbers: Vec<String> = partitions(&places, "nvme0n1").into_iter().map(|b| b.name).collect();
         assert_eq!(numbers, ["nvme0n1p1", "nvme0n1p10"]);

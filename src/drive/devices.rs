@@ -32,7 +32,7 @@ impl Default for Places {
 
 /// A block device or partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Device {
+pub struct BlockDevice {
     /// The kernel's name: `sr0`, `vda1`.
     pub name: String,
     /// The device node: `/dev/sr0`.
@@ -55,10 +55,10 @@ pub struct Device {
     pub likely: bool,
 }
 
-impl Device {
+impl BlockDevice {
     /// Whether one of the two is a partition of the other.
-    pub fn shares_disk(&self, other: &Device) -> bool {
-        let part = |disk: &Device, part: &Device| {
+    pub fn shares_disk(&self, other: &BlockDevice) -> bool {
+        let part = |disk: &BlockDevice, part: &BlockDevice| {
             let number = part.name.strip_prefix(&disk.name).map(|rest| rest.trim_start_matches('p'));
             part.partition && number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         };
@@ -78,7 +78,7 @@ impl Device {
 ///
 /// # Errors
 /// sysfs cannot be read. A device that vanishes meanwhile is left out.
-pub fn list(places: &Places) -> Result<Vec<Device>> {
+pub fn list(places: &Places) -> Result<Vec<BlockDevice>> {
     let directory = || format!("failed to list {}", places.sys.display());
     let names = fs::read_dir(&places.sys).context(directory)?.take(MAX_DEVICES);
     let mut names: Vec<String> = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
@@ -92,7 +92,7 @@ pub fn node_of(name: &str) -> Option<PathBuf> {
 }
 
 /// The device with the kernel's name `name`. None if it does not exist or cannot contain anything.
-pub fn device(places: &Places, name: &str) -> Option<Device> {
+pub fn device(places: &Places, name: &str) -> Option<BlockDevice> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') || is_memory(name) {
         return None;
     }
@@ -117,7 +117,7 @@ pub fn device(places: &Places, name: &str) -> Option<Device> {
     let slow = floppy || name.starts_with("mtdblock");
     let whole = if partition { folder.join("../removable") } else { folder.join("removable") };
     let removable = floppy || optical || attribute(&whole).as_deref() == Some("1");
-    Some(Device {
+    Some(BlockDevice {
         name: name.to_string(),
         node: places.dev.join(node),
         size,

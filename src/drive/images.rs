@@ -1,7 +1,9 @@
 //! Images of real filesystems for the tests, made by the tools that everyone makes them with.
 
 use super::files::Files;
+use super::tree::{MAX_FILE, MAX_TOTAL};
 use crate::base::deadline::Deadline;
+use crate::base::error::Result;
 use crate::base::testing::TempDir;
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,6 +31,27 @@ pub fn tool(name: &str, args: &[&str]) -> Option<String> {
     }
     assert!(output.status.success(), "{name} {args:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a damaged image was read: then no path leads out of its tree, and no bound is passed. An error is one line.
+pub fn is_read_or_refused(result: Result<Files>) -> bool {
+    let files = match result {
+        Ok(files) => files,
+        Err(e) => {
+            let text = e.to_string();
+            assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");
+            return false;
+        }
+    };
+    let mut total = 0;
+    for (path, content) in files.iter() {
+        let plain = |name: &str| !["", ".", ".."].contains(&name) && !name.contains('\0');
+        assert!(path.split('/').all(plain), "{path:?}");
+        assert!(content.len() as u64 <= MAX_FILE, "{path}: {} bytes", content.len());
+        total += content.len() as u64;
+    }
+    assert!(total <= MAX_TOTAL, "{total} bytes");
+    true
 }
 
 /// Bytes that differ from place to place, so that a block out of order is seen.

@@ -1,6 +1,6 @@
 //! Reads drives: label probe, mount, and file system readers for a kernel without drivers.
 //!
-//! [`Search`] finds drives by label, and [`open`] reads one into memory as [`Files`]. If the kernel has the
+//! [`DriveSearch`] finds drives by label, and [`open`] reads one into memory as [`Files`]. If the kernel has the
 //! driver, it mounts the drive read-only; the files are copied in one pass within limits, and the drive is
 //! unmounted. Otherwise ISO 9660, UDF, FAT and ext4 are read by the code here, as image files are. Both ways return the
 //! same bytes under the same names.
@@ -18,7 +18,7 @@ mod images;
 mod iso9660;
 pub mod label;
 mod mount;
-mod partition;
+pub mod partition;
 mod rock_ridge;
 pub mod search;
 pub mod settle;
@@ -28,7 +28,7 @@ pub mod wait;
 
 pub use files::Files;
 pub use mount::{folder, folder_at};
-pub use search::Search;
+pub use search::DriveSearch;
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};

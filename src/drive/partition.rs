@@ -15,7 +15,7 @@ const SECTORS: [u64; 2] = [512, 4096];
 const HEADER: usize = 92;
 
 /// Whether partition `number` of the disk has the PARTUUID `wanted`, by the kernel's rules (block/partitions/efi.c, msdos.c).
-pub(super) fn has_uuid<R: ReadAt>(disk: &R, number: u32, wanted: &str) -> bool {
+pub fn has_uuid<R: ReadAt>(disk: &R, number: u32, wanted: &str) -> bool {
     let Ok(mbr) = disk.bytes(0, MBR) else { return false };
     let is = |uuid: Option<String>| uuid.is_some_and(|uuid| uuid.eq_ignore_ascii_case(wanted));
     if !mbr.ends_with(&[0x55, 0xaa]) {

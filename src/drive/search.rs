@@ -1,6 +1,6 @@
 //! Searches for drives: the likely devices first, then the others, then those that appear.
 
-use super::devices::{self, Device, Places};
+use super::devices::{self, BlockDevice, Places};
 use super::label::{self, Superblock};
 use super::partition;
 use super::wait::{Event, Watch};
@@ -11,7 +11,7 @@ use crate::base::error::{Error, Result};
 use crate::base::sort;
 use crate::base::thread;
 use crate::machine::Drivers;
-use crate::machine::drivers::Kind;
+use crate::machine::drivers::DriverKind;
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
@@ -48,7 +48,7 @@ pub enum Contents {
 /// A device and the result of reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probed {
-    pub device: Device,
+    pub device: BlockDevice,
     pub contents: Contents,
 }
 
@@ -128,7 +128,7 @@ fn open(node: &Path) -> Result<File> {
 }
 
 /// Identifies the content of one device.
-pub fn probe(device: Device) -> Probed {
+pub fn probe(device: BlockDevice) -> Probed {
     let read = open(&device.node).and_then(|mut file| {
         // Reading would also fail, but the kernel would print an I/O error on the console.
         let empty = device.optical && file.seek(SeekFrom::End(0)).ok() == Some(EMPTY);
@@ -150,13 +150,13 @@ pub fn probe(device: Device) -> Probed {
 /// Identifies the content of each of `devices`, several at a time, and returns it in their order. A device
 /// that has not answered by the deadline counts as failed, and its thread is abandoned; this also happens
 /// shortly after `enough` has returned true for a result.
-pub fn probe_all(devices: Vec<Device>, deadline: Deadline, enough: impl Fn(&Probed) -> bool) -> Vec<Probed> {
+pub fn probe_all(devices: Vec<BlockDevice>, deadline: Deadline, enough: impl Fn(&Probed) -> bool) -> Vec<Probed> {
     probe_by(probe, devices, deadline, enough)
 }
 
 fn probe_by(
-    probe: fn(Device) -> Probed,
-    devices: Vec<Device>,
+    probe: fn(BlockDevice) -> Probed,
+    devices: Vec<BlockDevice>,
     deadline: Deadline,
     enough: impl Fn(&Probed) -> bool,
 ) -> Vec<Probed> {
@@ -198,20 +198,20 @@ fn probe_by(
 ///
 /// Each step returns new drives, best first: `scan` those that are present, likely devices before others, and
 /// `wait` those that appear later. The caller stops at the first good one.
-pub struct Search {
+pub struct DriveSearch {
     places: Places,
     labels: Vec<String>,
     kinds: Vec<&'static str>,
     watch: Option<Watch>,
     /// Present devices that have not been read yet, likely ones first. None before the first step.
-    waiting: Option<(Vec<Device>, Vec<Device>)>,
+    waiting: Option<(Vec<BlockDevice>, Vec<BlockDevice>)>,
     seen: Vec<Probed>,
     notes: Vec<String>,
     /// Drivers for devices without one, once they may be loaded.
     drivers: Option<Drivers>,
 }
 
-impl Search {
+impl DriveSearch {
     /// A search for drives whose label is one of `labels`, ignoring case. Subscribes to the kernel's events
     /// first, so that nothing is missed between reading and waiting.
     pub fn new(labels: &[impl AsRef<str>], places: Places) -> Self {
@@ -220,7 +220,7 @@ impl Search {
             Err(e) => (None, vec![e.to_string()]),
         };
         let labels = labels.iter().map(|label| label.as_ref().to_owned()).collect();
-        Search { places, labels, kinds: Vec::new(), watch, waiting: None, seen: Vec::new(), notes, drivers: None }
+        DriveSearch { places, labels, kinds: Vec::new(), watch, waiting: None, seen: Vec::new(), notes, drivers: None }
     }
 
     /// Also accepts drives with a file system of one of these types, whatever their label.
@@ -231,7 +231,7 @@ impl Search {
     /// Loads drivers for disks and CD-ROMs without one, now and when one appears. Returns whether any was
     /// loaded: then `scan` finds more devices.
     pub fn use_drivers(&mut self, mut drivers: Drivers) -> bool {
-        let loaded = drivers.for_devices(Kind::Storage);
+        let loaded = drivers.for_devices(DriverKind::Storage);
         self.drivers = Some(drivers);
         if loaded {
             self.waiting = None;
@@ -256,7 +256,7 @@ impl Search {
 
     /// Whole disks with a FAT or ISO 9660 file system and any other label, best first: cloud-init tries these
     /// if no drive has the label of a config drive.
-    pub fn unlabelled(&self) -> Vec<Device> {
+    pub fn unlabelled(&self) -> Vec<BlockDevice> {
         let suits = |probed: &&Probed| {
             !probed.device.partition
                 && probed.superblock().is_some_and(|s| matches!(s.kind, "vfat" | "iso9660") && !self.is_wanted(s))
@@ -268,11 +268,11 @@ impl Search {
     ///
     /// # Errors
     /// sysfs cannot be read.
-    pub fn scan(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
+    pub fn scan(&mut self, deadline: Deadline) -> Result<Vec<BlockDevice>> {
         let (likely, others) = match self.waiting.take() {
             Some(waiting) => waiting,
             None => {
-                let is_new = |device: &Device| !self.seen.iter().any(|seen| seen.device.name == device.name);
+                let is_new = |device: &BlockDevice| !self.seen.iter().any(|seen| seen.device.name == device.name);
                 devices::list(&self.places)?.into_iter().filter(is_new).partition(|device| device.likely)
             }
         };
@@ -298,7 +298,7 @@ impl Search {
     ///
     /// # Errors
     /// The kernel's events cannot be read.
-    pub fn wait(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Vec<Device>> {
+    pub fn wait(&mut self, deadline: Deadline, cancel: Option<&Cancel>) -> Result<Vec<BlockDevice>> {
         let Some(watch) = &mut self.watch else { return Ok(Vec::new()) };
         // Only CD-ROM drives: looking into a floppy drive takes seconds.
         for empty in self.seen.iter().filter(|probed| probed.contents == Contents::NoMedium && probed.device.optical) {
@@ -318,13 +318,13 @@ impl Search {
     ///
     /// # Errors
     /// The kernel's events cannot be read.
-    pub fn appeared(&mut self, deadline: Deadline) -> Result<Vec<Device>> {
+    pub fn appeared(&mut self, deadline: Deadline) -> Result<Vec<BlockDevice>> {
         self.take(Vec::new(), deadline)
     }
 
     /// Loads drivers for new devices, and reads those that have changed, according to `events` and further
     /// ones that have arrived. Returns the drives among them.
-    fn take(&mut self, mut events: Vec<Event>, deadline: Deadline) -> Result<Vec<Device>> {
+    fn take(&mut self, mut events: Vec<Event>, deadline: Deadline) -> Result<Vec<BlockDevice>> {
         for _ in 0..MAX_EVENTS {
             let Some(event) = self.next_event(Deadline::after(Duration::ZERO), None)? else { break };
             if !events.contains(&event) {
@@ -332,9 +332,9 @@ impl Search {
             }
         }
         if let Some(drivers) =
-            self.drivers.as_mut().filter(|_| events.iter().any(|e| matches!(e, Event::Device | Event::Lost)))
+            self.drivers.as_mut().filter(|_| events.iter().any(|e| matches!(e, Event::BlockDevice | Event::Lost)))
         {
-            drivers.for_devices(Kind::Storage);
+            drivers.for_devices(DriverKind::Storage);
         }
         let changed = match events.contains(&Event::Lost) {
             true => devices::list(&self.places)?,
@@ -347,10 +347,10 @@ impl Search {
         self.watch.as_mut().map_or(Ok(None), |watch| watch.next(deadline, cancel))
     }
 
-    fn changed(&self, event: &Event) -> Option<Device> {
+    fn changed(&self, event: &Event) -> Option<BlockDevice> {
         match event {
             Event::Changed(name) => devices::device(&self.places, name),
-            Event::Device | Event::Lost => None,
+            Event::BlockDevice | Event::Lost => None,
         }
     }
 
@@ -359,7 +359,7 @@ impl Search {
     }
 
     /// Reads `devices`, records their contents, and returns the drives among them, best first.
-    fn look(&mut self, devices: Vec<Device>, deadline: Deadline) -> Vec<Device> {
+    fn look(&mut self, devices: Vec<BlockDevice>, deadline: Deadline) -> Vec<BlockDevice> {
         let wanted = |probed: &Probed| probed.superblock().is_some_and(|superblock| self.is_wanted(superblock));
         let probed = probe_all(devices, deadline, wanted);
         let found = best_first(probed.iter().filter(|p| wanted(p)).map(|probed| probed.device.clone()).collect());
@@ -372,7 +372,7 @@ impl Search {
         }
         sort::by(&mut self.seen, |a, b| a.device.name.cmp(&b.device.name));
         for label in &self.labels {
-            let is = |device: &&Device| {
+            let is = |device: &&BlockDevice| {
                 let seen = self.seen.iter().find(|seen| seen.device.name == device.name);
                 seen.and_then(Probed::superblock).is_some_and(|superblock| superblock.is_labelled(label))
             };
@@ -390,7 +390,7 @@ impl Search {
 }
 
 /// Sorts drives in cloud-init's order: by name, last first, so vdb before vda.
-fn best_first(mut devices: Vec<Device>) -> Vec<Device> {
+fn best_first(mut devices: Vec<BlockDevice>) -> Vec<BlockDevice> {
     sort::by(&mut devices, |a, b| b.node.cmp(&a.node));
     devices
 }

@@ -24,12 +24,12 @@ const MIB: u64 = 1 << 20;
 const LARGE: u64 = 100 << 30;
 const PARTITION: &str = "DEVTYPE=partition\nPARTN=1\n";
 
-fn names(devices: &[Device]) -> Vec<&str> {
+fn names(devices: &[BlockDevice]) -> Vec<&str> {
     devices.iter().map(|device| device.name.as_str()).collect()
 }
 
-fn search(fake: &Fake) -> Search {
-    Search::new(&["config-2", "cidata"], fake.places.clone())
+fn search(fake: &Fake) -> DriveSearch {
+    DriveSearch::new(&["config-2", "cidata"], fake.places.clone())
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn reports_no_removable_device_without_medium() {
 #[test]
 fn no_sysfs_is_an_error() {
     let places = Places { sys: "/nonexistent".into(), dev: "/nonexistent".into() };
-    assert!(Search::new(&["cidata"], places).scan(soon()).is_err());
+    assert!(DriveSearch::new(&["cidata"], places).scan(soon()).is_err());
 }
 
 /// The bound is far above what it takes (30 ms or so when the machine is idle): the machine may be busy.
@@ -251,7 +251,7 @@ fn a_device_that_hangs_is_left_behind() {
     let fake = Fake::new("hang");
     fake.add("vdb", MIB, "", &iso("config-2"));
     fake.add("vdc", MIB, "", &iso("config-2"));
-    let hanging = |device: Device| {
+    let hanging = |device: BlockDevice| {
         if device.name == "vdb" {
             std::thread::sleep(Duration::from_secs(60));
         }
@@ -310,11 +310,11 @@ fn wait_ends_at_deadline_despite_device_reports() {
 
 /// The result of `look` for a real device that gets its contents, with this label, after the search began: the kernel's events,
 /// the real /sys and /dev. No other test uses the label: tests run at the same time, and all see the same devices.
-fn found_later(label: &str, look: impl Fn(&mut Search) -> Result<Vec<Device>>) {
+fn found_later(label: &str, look: impl Fn(&mut DriveSearch) -> Result<Vec<BlockDevice>>) {
     let Some((_dir, image)) = images::iso(&images::config_drive(), &["-V", label]) else {
         return;
     };
-    let mut search = Search::new(&[&label.to_uppercase()], Places::default());
+    let mut search = DriveSearch::new(&[&label.to_uppercase()], Places::default());
     match search.scan(soon()) {
         Ok(found) => assert_eq!(found, []),
         Err(e) => return crate::base::testing::skip(e),

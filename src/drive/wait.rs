@@ -30,7 +30,7 @@ pub enum Event {
     /// /sys/class/block.
     Changed(String),
     /// A device has appeared for which a driver may be loaded.
-    Device,
+    BlockDevice,
     /// Events were lost because too many came at once: look at all devices again.
     Lost,
 }
@@ -135,7 +135,7 @@ fn parse(message: &[u8]) -> Option<Event> {
     let mut fields = message.split(|b| *b == 0).map(|field| std::str::from_utf8(field).unwrap_or_default());
     let (action, path) = fields.next()?.split_once('@')?;
     if action == "add" && fields.clone().any(|field| field.starts_with("MODALIAS=")) {
-        return Some(Event::Device);
+        return Some(Event::BlockDevice);
     }
     if !matches!(action, "add" | "change" | "online" | "move") || !fields.any(|field| field == "SUBSYSTEM=block") {
         return None;
@@ -159,12 +159,17 @@ mod tests {
         assert_eq!(parse(message("remove", "block").as_bytes()), None);
         assert_eq!(parse(message("add", "net").as_bytes()), None);
         let scsi = |action: &str| parse(format!("{action}@/devices/1:0:0:0\0MODALIAS=scsi:t-0x05\0").as_bytes());
-        assert_eq!((scsi("add"), scsi("remove")), (Some(Event::Device), None));
+        assert_eq!((scsi("add"), scsi("remove")), (Some(Event::BlockDevice), None));
         for broken in [&b""[..], b"@", b"add@", b"add@/\0SUBSYSTEM=block", b"libudev\0\xfe\xed", b"add@/a/b"] {
             assert_eq!(parse(broken), None, "{broken:?}");
         }
         let valid = message("add", "block").into_bytes();
-        crate::base::testing::mutations(&valid, 2000, |bytes| drop(parse(bytes)));
+        crate::base::testing::mutations(&valid, 2000, |bytes| {
+            // The name is a single component of the message's path.
+            let Some(Event::Changed(name)) = parse(bytes) else { return };
+            let path = format!("/{name}\0");
+            assert!(!name.contains('/') && bytes.windows(path.len()).any(|part| part == path.as_bytes()), "{name}");
+        });
     }
 
     /// The real kernel's events, asked for through sysfs: needs root and any block device.

@@ -5,7 +5,7 @@ use super::{Instance, NetworkData, host_name, state, vendor_document};
 use crate::base::error::{Context, Result};
 use crate::document::{Map, Value, json};
 use crate::machine::{Distro, Family, Machine};
-use crate::root::{Attr, Content, MAX_READ, Root};
+use crate::root::{Attr, Content, MAX_READ, Root, installed};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ struct OsRelease {
 
 impl OsRelease {
     fn read(root: &Root) -> OsRelease {
-        let text = root.os_release();
+        let text = installed::os_release(root);
         let value = |key: &str| {
             let line = text.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix('='));
             line.map(|v| v.trim_matches(['"', '\'']).to_owned()).unwrap_or_default()

@@ -42,7 +42,7 @@ pub enum Condition {
 
 /// The content of `status`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct StatusReport {
     pub running: Running,
     pub condition: Condition,
     pub boot: Boot,
@@ -68,10 +68,10 @@ const LAST_DATE: f64 = 253_402_300_799.0;
 const UNIT_FAILED: &str = "Failed due to systemd unit failure. Ensure all cloud-init services are enabled, and check \
                            'systemctl' or 'journalctl' for more information.";
 
-impl Report {
+impl StatusReport {
     /// Summarises `status`, the parsed status.json if there is one. `finished`: whether there is a
     /// result.json. `started`: when the kernel started, in seconds since 1970; 0 if unknown.
-    pub fn new(status: Option<&Value>, finished: bool, boot: Boot, started: f64) -> Report {
+    pub fn new(status: Option<&Value>, finished: bool, boot: Boot, started: f64) -> StatusReport {
         let mut v1 = status.and_then(|s| s.get("v1")).and_then(Value::as_map).cloned().unwrap_or_default();
         let full = v1.remove("datasource");
         let latest = latest_event(&v1);
@@ -93,7 +93,7 @@ impl Report {
             (None, Some(stage)) => format!("Running in stage: {stage}"),
             (None, None) => boot.reason.clone(),
         };
-        Report {
+        StatusReport {
             running,
             condition,
             description,
@@ -207,9 +207,9 @@ mod tests {
     use crate::document::json;
     use crate::instance::boot::BootStatus;
 
-    fn report(status: &str, finished: bool) -> Report {
+    fn report(status: &str, finished: bool) -> StatusReport {
         let boot = Boot { status: BootStatus::EnabledByGenerator, reason: "because".into() };
-        Report::new(Some(&json::parse("t", status.as_bytes()).unwrap()), finished, boot, 1_700_000_000.0)
+        StatusReport::new(Some(&json::parse("t", status.as_bytes()).unwrap()), finished, boot, 1_700_000_000.0)
     }
 
     #[test]

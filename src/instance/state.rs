@@ -43,18 +43,18 @@ pub fn class_file(instance: &Instance) -> String {
 
 /// Exists if the running system has to write SSH keys, because homes were not mounted before or keys arrived
 /// later. It is in the instance's folder, so that a power cut does not lose it.
-pub fn later_logins(instance: &Instance) -> String {
+pub fn waiting_logins(instance: &Instance) -> String {
     format!("{}/prepivot-later-logins", folder(instance))
 }
 
 /// Lists users, one per line, whose homes are on a file system that is mounted after the pivot. Existing
 /// files there must not be overwritten, so that home and keys are created when they can be seen.
-pub fn later_homes(instance: &Instance) -> String {
+pub fn waiting_homes(instance: &Instance) -> String {
     format!("{}/prepivot-later-homes", folder(instance))
 }
 
 /// Lists the new users, one per line, that get their SELinux users from a program of the running system.
-pub fn later_selinux(instance: &Instance) -> String {
+pub fn waiting_selinux(instance: &Instance) -> String {
     format!("{}/prepivot-later-selinux", folder(instance))
 }
 

@@ -6,6 +6,7 @@ use crate::document::{Map, Value, json};
 use crate::instance::boot::ENABLED;
 use crate::instance::state::{BOOT_FINISHED, CLOUD_DIR, RUN_DIR};
 use crate::root::{Attr, Root, Stage};
+use std::collections::HashSet;
 
 /// The files of one boot, in the state's `data`, with links in /run.
 const FILES: [&str; 2] = ["status.json", "result.json"];
@@ -125,10 +126,11 @@ impl Status {
 
     /// Removes errors that no longer apply.
     pub fn withdraw(&mut self, errors: &[String]) {
+        let errors: HashSet<&str> = errors.iter().map(String::as_str).collect();
         for stage in Stage::ALL {
             self.stage(stage, |s| {
                 if let Some(Value::List(list)) = s.get_mut("errors") {
-                    list.retain(|e| !errors.iter().any(|old| e.as_str() == Some(old)));
+                    list.retain(|e| !e.as_str().is_some_and(|e| errors.contains(e)));
                 }
             });
         }
@@ -249,7 +251,10 @@ fn texts(report: &Problems, severity: Severity) -> Vec<Value> {
 /// Adds missing texts to the list at `key`, which is created only if there is one to add.
 fn extend(map: &mut Map, key: &str, texts: Vec<Value>) {
     let mut list = map.get(key).and_then(Value::as_list).unwrap_or_default().to_vec();
-    list.extend(texts.into_iter().filter(|t| !list.contains(t)).collect::<Vec<_>>());
+    let known: HashSet<&str> = list.iter().filter_map(Value::as_str).collect();
+    let new = |text: &Value| text.as_str().is_none_or(|text| !known.contains(text));
+    let new: Vec<Value> = texts.into_iter().filter(new).collect();
+    list.extend(new);
     if !list.is_empty() {
         map.insert(key, list);
     }

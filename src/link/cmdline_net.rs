@@ -12,7 +12,7 @@ const MAX_ITEMS: usize = 64;
 
 /// Links to create and configure before any service is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct LinkPlan {
     /// Bonds, bridges and VLANs, in the order in which they can be created.
     pub made: Vec<Made>,
     pub ip: Vec<Ip>,
@@ -124,7 +124,7 @@ pub struct StaticRoute {
     pub gateway: Option<IpAddr>,
 }
 
-impl Plan {
+impl LinkPlan {
     /// The name servers of a link whose `ip=` is `ip`: first its own, then those of all links.
     pub fn name_servers(&self, ip: Option<&Ip>) -> Vec<IpAddr> {
         ip.iter().flat_map(|ip| &ip.dns).chain(&self.dns).copied().collect()
@@ -132,7 +132,7 @@ impl Plan {
 
     /// Parses the words of a kernel command line. Invalid ones are left out and reported in `problems`.
     pub fn parse(cmdline: &Cmdline) -> Self {
-        let mut plan = Plan::default();
+        let mut plan = LinkPlan::default();
         let words = cmdline.words().map(|w| w.split_once('=').unwrap_or((w, "")));
         for (key, value) in words.filter(|(key, _)| KEYS.contains(key)).take(MAX_ITEMS) {
             if let Err(why) = plan.read(key, value) {
@@ -359,8 +359,8 @@ fn route(value: &str) -> Result<StaticRoute, &'static str> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Plan {
-        Plan::parse(&Cmdline::new(text))
+    fn read(text: &str) -> LinkPlan {
+        LinkPlan::parse(&Cmdline::new(text))
     }
 
     fn one(word: &str) -> Ip {

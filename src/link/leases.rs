@@ -1,10 +1,10 @@
 //! Reads the lease files of the system's DHCP clients, for the real root, whose network another program
 //! configures. In the initramfs a datasource uses [`super::Uplink::lease`] instead.
 
-use super::dhcp::packet::{Message, option};
+use super::dhcp::packet::{DhcpMessage, option};
 use super::dhcp::record;
 use super::dhcp::{Lease, Options};
-use crate::base::hex;
+use crate::base::{budget, hex};
 use crate::machine::beneath;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -96,8 +96,15 @@ pub fn below(base: &Path) -> Vec<Lease> {
             index(&a.1).cmp(&index(&b.1)).then_with(|| b.0.cmp(&a.0)).then_with(|| a.1.cmp(&b.1))
         });
         for (_, name, path) in &files {
-            let bytes = beneath::start(base, path, MAX_FILE);
-            let Some(mut lease) = bytes.and_then(|bytes| (place.read)(&bytes)) else { continue };
+            let Some(bytes) = beneath::start(base, path, MAX_FILE) else { continue };
+            if let Err(e) = budget::take(bytes.len()) {
+                log::warn!("/{path} is not read: {e}");
+                continue;
+            }
+            let Some(mut lease) = (place.read)(&bytes) else {
+                budget::give(bytes.len());
+                continue;
+            };
             let name = name.strip_prefix(place.prefix).and_then(|n| n.strip_suffix(place.suffix));
             if let (true, Some(link)) = (lease.link.is_empty(), name.and_then(|name| (place.link)(base, name))) {
                 lease.link = link;
@@ -276,7 +283,7 @@ fn search<'a>(domains: impl Iterator<Item = &'a str>) -> Vec<u8> {
 
 /// dhcpcd's lease: the server's message as received.
 fn dhcpcd(bytes: &[u8]) -> Option<Lease> {
-    Lease::from_ack("", &Message::parse(bytes)?)
+    Lease::from_ack("", &DhcpMessage::parse(bytes)?)
 }
 
 #[cfg(test)]
@@ -304,7 +311,7 @@ mod tests {
             \x20 option domain-name \"x.example\";\n  option unknown-245 a8:3f:81:10;\n  option interface-mtu 1400;\n\
             \x20 option rfc3442-classless-static-routes 32,169,254,169,254,10,0,0,1;\n  option domain-search \"a.b.\", \"c.\";\n\
             \x20 option dhcp-lease-time 600;\n  renew 1 2026/01/01 00:00:00;\n}\n");
-        let mut ack = Message::new(Kind::Ack, 1, 0, [2; 6]).with(option::SERVER_ID, &[10, 7, 0, 1]);
+        let mut ack = DhcpMessage::new(Kind::Ack, 1, 0, [2; 6]).with(option::SERVER_ID, &[10, 7, 0, 1]);
         ack.yiaddr = Ipv4Addr::new(10, 7, 0, 2);
         put("var/lib/dhcpcd/eth0.lease", &ack.to_bytes());
         put("var/lib/dhcpcd/eth1.lease", b"not a lease");
@@ -370,6 +377,16 @@ mod tests {
     }
 
     #[test]
+    fn leases_use_the_stages_budget() {
+        let dir = TempDir::new("leases");
+        let lease = format!("ADDRESS=10.0.0.4\n{}", "#\n".repeat(500_000));
+        (0..60).for_each(|index| dir.write(&format!("run/systemd/netif/leases/{index}"), &lease));
+        crate::base::budget::begin();
+        let read = below(&dir.0).len();
+        assert!((40..55).contains(&read), "{read}");
+    }
+
+    #[test]
     fn the_default_gateway() {
         let head = "Iface\tDestination\tGateway \tFlags\n";
         let line = |gateway: [u8; 4]| {
@@ -384,7 +401,10 @@ mod tests {
     fn no_bytes_make_it_panic() {
         let text = b"lease {\n  fixed-address 10.0.0.4;\n  option domain-search \"a.b.\";\n  option unknown-245 a8:3f;\n}\nADDRESS=10.0.0.4\nROUTES=1.2.3.4/5,6.7.8.9\n";
         crate::base::testing::mutations(text, 2_000, |bytes| {
-            let _ = (dhclient(bytes), networkd(bytes), dhcpcd(bytes));
+            let leases = [dhclient(bytes), networkd(bytes), dhcpcd(bytes)];
+            for lease in leases.iter().flatten() {
+                assert!(lease.prefix <= 32 && lease.routes.iter().all(|route| route.prefix <= 32), "{lease:?}");
+            }
             let name = String::from_utf8_lossy(bytes);
             let _ = (after_uuid(Path::new("/"), &name), before_network(Path::new("/none"), &name));
         });

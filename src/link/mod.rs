@@ -5,6 +5,7 @@
 //! change is recorded, and exactly the recorded changes are undone.
 
 mod arp;
+pub mod closing;
 pub mod cmdline_net;
 pub mod dhcp;
 pub mod dns;
@@ -13,7 +14,7 @@ mod journal;
 pub mod leases;
 pub mod line;
 mod link_table;
-mod netlink;
+pub mod netlink;
 pub mod own_address;
 mod packet_socket;
 mod raise;
@@ -29,10 +30,6 @@ mod tcp;
 pub mod tls;
 #[cfg(feature = "tls")]
 mod tls_own;
-#[cfg(feature = "tls")]
-mod tls_p256;
-#[cfg(feature = "tls")]
-mod tls_x25519;
 mod uplink;
 pub mod url;
 

@@ -1,7 +1,7 @@
 //! Brings one link from down to ready: carrier, then IPv4 and IPv6 at the same time.
 
 use super::arp;
-use super::cmdline_net::{Ip, Method, Plan};
+use super::cmdline_net::{Ip, LinkPlan, Method};
 use super::dhcp::{Client, Lease, LeaseRoute};
 use super::netlink::{Address, Link, Route};
 use super::task::{TaskContext, TaskEvent};
@@ -28,7 +28,7 @@ const ADDRESS_WAIT: Duration = Duration::from_secs(2);
 const METRIC: u32 = 0x10000;
 
 /// Raises a link that is down, and reports each uplink to the session.
-pub async fn link(link: Link, plan: Plan, context: TaskContext, deadline: Deadline) {
+pub async fn link(link: Link, plan: LinkPlan, context: TaskContext, deadline: Deadline) {
     if let Err(e) = raise(&link, &plan, &context, deadline).await {
         let [four, others @ ..] = Reach::ALL;
         context.report(TaskEvent::Ended(link.index, four, Some(named(&link, e))));
@@ -48,7 +48,7 @@ pub async fn watch(link: Link, context: TaskContext, deadline: Deadline) {
     both(four, ipv6(&link, Vec::new(), &context, deadline)).await;
 }
 
-async fn raise(link: &Link, plan: &Plan, context: &TaskContext, deadline: Deadline) -> Result<()> {
+async fn raise(link: &Link, plan: &LinkPlan, context: &TaskContext, deadline: Deadline) -> Result<()> {
     let ip = plan.for_link(&link.name);
     let mut link = link.clone();
     if let Some(mac) = ip.and_then(|ip| ip.mac) {
@@ -78,7 +78,7 @@ async fn raise(link: &Link, plan: &Plan, context: &TaskContext, deadline: Deadli
     Ok(())
 }
 
-async fn ipv4(link: &Link, plan: &Plan, ip: Option<&Ip>, context: &TaskContext, deadline: Deadline) -> Result<()> {
+async fn ipv4(link: &Link, plan: &LinkPlan, ip: Option<&Ip>, context: &TaskContext, deadline: Deadline) -> Result<()> {
     if let Some(ip) = ip.filter(|ip| ip.address.is_some()) {
         return fixed(link, plan, ip, context).await;
     }
@@ -148,7 +148,7 @@ async fn leased(link: &Link, lease: Lease, claimed: bool, dns: Vec<IpAddr>, cont
 }
 
 /// Applies the address and routes of the kernel command line.
-async fn fixed(link: &Link, plan: &Plan, ip: &Ip, context: &TaskContext) -> Result<()> {
+async fn fixed(link: &Link, plan: &LinkPlan, ip: &Ip, context: &TaskContext) -> Result<()> {
     let Some((own, prefix)) = ip.address else { return Ok(()) };
     context.add_address(Address::new(link.index, own, prefix)).await?;
     if let Some(gateway) = ip.gateway.filter(|g| g.is_ipv4() == own.is_ipv4()) {

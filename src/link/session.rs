@@ -1,7 +1,7 @@
 //! The network during the search: links are raised, services are asked through every uplink at once, and all
 //! changes are undone.
 
-use super::cmdline_net::Plan;
+use super::cmdline_net::LinkPlan;
 use super::http;
 use super::journal::Journal;
 use super::link_table::{Allowed, LinkTable, why_unusable};
@@ -57,7 +57,7 @@ pub struct Settings {
     /// Where sysfs is mounted.
     pub sys: PathBuf,
     /// The kernel command line's network.
-    pub plan: Plan,
+    pub plan: LinkPlan,
     /// Whether virtual links are raised too: for network namespaces, which have no devices.
     pub software_links: bool,
     /// Whether links are raised at all. Not in the real root, whose network another program configures: there

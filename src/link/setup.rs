@@ -1,6 +1,6 @@
 //! Creates what the kernel command line asks for: bonds, bridges, VLANs and names.
 
-use super::cmdline_net::{Made, Plan};
+use super::cmdline_net::{LinkPlan, Made};
 use super::journal::Change;
 use super::link_table::LinkTable;
 use super::netlink::{Kind, Netlink};
@@ -9,7 +9,7 @@ use super::task::TaskContext;
 use crate::base::error::{Context, Error, Result};
 
 /// Creates all links of `plan`. A failure is logged and does not stop the rest.
-pub async fn make(plan: &Plan, context: &TaskContext) {
+pub async fn make(plan: &LinkPlan, context: &TaskContext) {
     for problem in plan.problems.entries() {
         log::warn!("{problem}");
     }

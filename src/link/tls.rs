@@ -6,12 +6,12 @@
 
 use crate::base::clock;
 use crate::base::error::{Context, Error, Result};
+use crate::base::lean::tls_p256 as p256;
+use crate::base::lean::tls_x25519::X25519;
 use crate::base::random;
 use crate::link::dns::UplinkResolver;
 use crate::link::tcp::{CountedBuffers, LinkConnector};
 use crate::link::tls_own;
-use crate::link::tls_p256 as p256;
-use crate::link::tls_x25519::X25519;
 use crate::machine::beneath;
 use rustls::client::ClientConfig;
 use rustls::crypto::ring::cipher_suite as suite;

@@ -9,11 +9,13 @@ const FOLDER: &str = "sys/class/net";
 /// The longest name of an interface, in bytes (the kernel's IFNAMSIZ without the NUL).
 pub const MAX_DEVICE_NAME: usize = 15;
 
-/// Whether a network device can have the name: the kernel's rules (dev_valid_name), and no `%`, which the kernel would
-/// replace by a number.
+/// Whether a network device can have the name: the kernel's rules (dev_valid_name; `all` and `default` are names of its
+/// settings, sysctl_dev_name_is_allowed), and no `%`, which it would replace by a number.
 pub fn is_name(name: &str) -> bool {
     let good = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':' | '%');
-    (1..=MAX_DEVICE_NAME).contains(&name.len()) && name.chars().all(good) && name != "." && name != ".."
+    (1..=MAX_DEVICE_NAME).contains(&name.len())
+        && name.chars().all(good)
+        && !matches!(name, "." | ".." | "all" | "default")
 }
 /// [`Nic::kind`] of Ethernet (linux/if_arp.h).
 pub const ARPHRD_ETHER: u32 = 1;

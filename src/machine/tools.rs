@@ -22,14 +22,14 @@ const END: Duration = Duration::from_secs(1);
 
 /// How a program ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ToolAnswer {
     /// Whether it exited with 0.
     pub success: bool,
     /// Its standard output.
     pub stdout: Vec<u8>,
 }
 
-type Run = dyn Fn(&[&str], Duration) -> Option<Answer> + Send + Sync;
+type Run = dyn Fn(&[&str], Duration) -> Option<ToolAnswer> + Send + Sync;
 
 /// The programs of a system.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Tools {
     }
 
     /// Tools answered by `run`, which gets the words of a command and a limit.
-    pub fn new(run: impl Fn(&[&str], Duration) -> Option<Answer> + Send + Sync + 'static) -> Tools {
+    pub fn new(run: impl Fn(&[&str], Duration) -> Option<ToolAnswer> + Send + Sync + 'static) -> Tools {
         Tools(Some(Arc::new(run)))
     }
 
@@ -57,12 +57,12 @@ impl Tools {
     }
 
     /// A program's answer, by its path and arguments, within `limit`. None if it cannot be run or takes longer.
-    pub fn ask(&self, words: &[&str], limit: Duration) -> Option<Answer> {
+    pub fn ask(&self, words: &[&str], limit: Duration) -> Option<ToolAnswer> {
         self.0.as_ref()?(words, limit)
     }
 }
 
-fn run(words: &[&str], limit: Duration) -> Option<Answer> {
+fn run(words: &[&str], limit: Duration) -> Option<ToolAnswer> {
     let (program, arguments) = words.split_first()?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -73,7 +73,7 @@ fn run(words: &[&str], limit: Duration) -> Option<Answer> {
         let _ = child.kill();
     }
     let status = child.wait().ok()?;
-    read.map(|stdout| Answer { success: status.success(), stdout })
+    read.map(|stdout| ToolAnswer { success: status.success(), stdout })
 }
 
 /// Reads a pipe to its end on a thread of its own, which sends everything at once. A process may keep the pipe open after the one
@@ -130,8 +130,8 @@ mod tests {
     fn programs_answer_within_their_limit() {
         let tools = Tools::of_this_system();
         let ask = |words: &[&str]| tools.ask(words, Duration::from_secs(60));
-        assert_eq!(ask(&["echo", "a b"]), Some(Answer { success: true, stdout: b"a b\n".to_vec() }));
-        assert_eq!(ask(&["false"]), Some(Answer::default()));
+        assert_eq!(ask(&["echo", "a b"]), Some(ToolAnswer { success: true, stdout: b"a b\n".to_vec() }));
+        assert_eq!(ask(&["false"]), Some(ToolAnswer::default()));
         assert_eq!(ask(&["/no/such/program"]), None);
         let started = Instant::now();
         assert_eq!(tools.ask(&["sleep", "60"], Duration::from_millis(100)), None);

@@ -47,7 +47,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
-use crate::root::{Command, Output, Stage};
+use crate::root::{Command, Output, Stage, installed};
 use crate::system::{Context, packages, service, shell};
 
 pub static MODULE: Module = Module {
@@ -212,7 +212,7 @@ impl<'a> Job<'a> {
 
     fn is_installed(&self, cx: &mut Context) -> Result<bool> {
         if !self.by_pip {
-            return Ok(cx.root.which("ansible").is_some());
+            return Ok(installed::which(cx.root, "ansible").is_some());
         }
         Ok(self.pip_list(cx)?.is_some_and(|list| list.contains("ansible")))
     }
@@ -277,7 +277,7 @@ impl<'a> Job<'a> {
 }
 
 fn python(cx: &Context) -> String {
-    cx.root.which("python3").unwrap_or_else(|| "/usr/bin/python3".into())
+    installed::which(cx.root, "python3").unwrap_or_else(|| "/usr/bin/python3".into())
 }
 
 /// The first number of the first line: `ansible-pull [core 2.13.2]`, `ansible 2.10.8`.

@@ -15,7 +15,7 @@
 use super::Module;
 use crate::base::error::Result;
 use crate::instance::Frequency;
-use crate::root::{Command, Stage};
+use crate::root::{Command, Stage, installed};
 use crate::system::accounts::check_name;
 use crate::system::users::Users;
 use crate::system::{Context, packages};
@@ -40,7 +40,7 @@ fn running(cx: &mut Context) -> Result<()> {
     if value.is_empty() {
         return Ok(());
     }
-    if cx.root.which("byobu").is_none() {
+    if installed::which(cx.root, "byobu").is_none() {
         packages::install(cx, &["byobu".to_owned()])?;
     }
     let (enables, for_user, for_system) = match value.as_str() {

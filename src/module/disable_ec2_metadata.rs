@@ -14,7 +14,7 @@
 use super::Module;
 use crate::base::error::{Error, Result};
 use crate::instance::Frequency;
-use crate::root::{Command, Stage};
+use crate::root::{Command, Stage, installed};
 use crate::system::Context;
 
 pub static MODULE: Module = Module {
@@ -30,9 +30,9 @@ fn running(cx: &mut Context) -> Result<()> {
     if !cx.flag("disable_ec2_metadata", false) {
         return Ok(());
     }
-    let argv: &[&str] = if !cx.root.is_live() || cx.root.which("ip").is_some() {
+    let argv: &[&str] = if !cx.root.is_live() || installed::which(cx.root, "ip").is_some() {
         &["ip", "route", "add", "prohibit", "169.254.169.254"]
-    } else if cx.root.which("route").is_some() {
+    } else if installed::which(cx.root, "route").is_some() {
         &["route", "add", "-host", "169.254.169.254", "reject"]
     } else {
         return Err(Error::new("disable_ec2_metadata: neither ip nor route is installed: the service stays reachable"));

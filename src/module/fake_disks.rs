@@ -8,8 +8,8 @@ use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Command, Output, Root, Use};
-use crate::system::partitions::{self, Format, Geometry, Kind, Partition, Wanted};
-use crate::system::{Context, Device, Outside, Request};
+use crate::system::partitions::{self, Geometry, Partition, PartitionKind, TableFormat, Wanted};
+use crate::system::{Context, Device, Outside, WebRequest};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 
@@ -42,7 +42,7 @@ impl Outside for Disks {
     fn memory(&self) -> Option<u64> {
         None
     }
-    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
+    fn http(&self, _: &WebRequest, _: u32) -> Result<Vec<u8>> {
         unreachable!()
     }
 }
@@ -84,9 +84,9 @@ impl Machine {
     /// A table with one Linux partition of `size` bytes on a disk, which the kernel knows.
     pub fn partition(&self, disk: &str, size: u64) {
         let whole = self.open(disk).metadata().unwrap().len();
-        let wanted = Wanted { sectors: Some(size / 512), kind: Kind::Code(0x83) };
+        let wanted = Wanted { sectors: Some(size / 512), kind: PartitionKind::Code(0x83) };
         let (_, steps) =
-            partitions::create(None, Geometry::new(whole, 512).unwrap(), Format::Mbr, &[wanted], false).unwrap();
+            partitions::create(None, Geometry::new(whole, 512).unwrap(), TableFormat::Mbr, &[wanted], false).unwrap();
         steps.iter().flatten().for_each(|w| self.open(disk).write_all_at(&w.content, w.offset).unwrap());
         self.device(&format!("{disk}1"), &format!("{disk}/"), size);
         self.file(&format!("sys/devices/{disk}/{disk}1/partition"), "1");

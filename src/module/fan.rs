@@ -16,7 +16,7 @@
 use super::Module;
 use crate::base::error::Result;
 use crate::instance::Frequency;
-use crate::root::{Attr, Stage};
+use crate::root::{Attr, Stage, installed};
 use crate::system::service::{self, Action};
 use crate::system::{Context, packages};
 
@@ -54,7 +54,7 @@ fn running(cx: &mut Context) -> Result<()> {
     if asked(cx).is_none() {
         return Ok(());
     }
-    if cx.root.which("fanctl").is_none() {
+    if installed::which(cx.root, "fanctl").is_none() {
         packages::install(cx, &[SERVICE.to_owned()])?;
     }
     for action in [Action::Stop, Action::Start] {

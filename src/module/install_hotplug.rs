@@ -17,7 +17,7 @@
 use super::{Module, Role};
 use crate::base::error::Result;
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::hotplug::{self, RULE};
 use crate::system::{Context, service};
 
@@ -59,7 +59,7 @@ fn running(cx: &mut Context) -> Result<()> {
         }
         return Ok(());
     };
-    if cx.root.which("udevadm").is_none() {
+    if installed::which(cx.root, "udevadm").is_none() {
         log::info!("hotplug is not set up: there is no udev");
         return Ok(());
     }
@@ -75,7 +75,7 @@ fn running(cx: &mut Context) -> Result<()> {
         (source.hotplug.rules)(cx.instance)
     );
     cx.root.write(RULE, text, Attr::root(0o644))?;
-    let (own, vendor) = cx.root.unit_folders();
+    let (own, vendor) = installed::unit_folders(cx.root);
     if ![own, "/run/systemd/system"].iter().chain(&vendor).any(|folder| cx.root.exists(&format!("{folder}/{SOCKET}"))) {
         // The initramfs writes it if the rule exists.
         log::info!("added network devices are configured from the next boot on: {SOCKET} is missing in this one");

@@ -20,7 +20,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::Context;
 use crate::system::service::{self, Action};
 
@@ -99,7 +99,7 @@ fn set_on_pi(cx: &mut Context) -> Result<()> {
         raspberry_pi::done(cx, Command::new(words.iter().copied()));
     }
     service::manage(cx, Action::Restart, "keyboard-setup")?;
-    if cx.root.which("udevadm").is_none() {
+    if installed::which(cx.root, "udevadm").is_none() {
         return Ok(());
     }
     let words = ["udevadm", "trigger", "--subsystem-match=input", "--action=change"];

@@ -18,7 +18,7 @@ use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::machine::{Distro, Family};
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::Context;
 use crate::system::packages;
 use crate::system::shell::{set_variable, variable};
@@ -134,7 +134,7 @@ fn running(cx: &mut Context) -> Result<()> {
         format!("--locale-file={}", wanted.file),
         format!("LANG={}", wanted.locale),
     ]);
-    if wanted.generated && cx.root.is_live() && cx.root.which("locale-gen").is_none() {
+    if wanted.generated && cx.root.is_live() && installed::which(cx.root, "locale-gen").is_none() {
         packages::install(cx, &["locales".to_owned()])?;
     }
     let has_no_program = is_debian && has_no_program(cx);
@@ -155,7 +155,8 @@ fn running(cx: &mut Context) -> Result<()> {
 
 /// Whether a Debian system lacks the program that sets its locale. A tree without dpkg is not a complete system.
 fn has_no_program(cx: &Context) -> bool {
-    (cx.root.is_live() || cx.root.which("dpkg").is_some()) && cx.root.which("update-locale").is_none()
+    (cx.root.is_live() || installed::which(cx.root, "dpkg").is_some())
+        && installed::which(cx.root, "update-locale").is_none()
 }
 
 fn set_lang(cx: &mut Context, wanted: &Wanted) -> Result<()> {

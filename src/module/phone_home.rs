@@ -4,11 +4,16 @@
 //! most, when the machine is up. $INSTANCE_ID in the URL is replaced. An RSA key that is posted, as it is without `post`, is
 //! made before, and the final stage waits for it.
 //!
+//! With `quote`, 1 to 32 bytes in hexadecimal digits that the server has chosen, the TPM's quote over them is posted, too, in base64:
+//! `quote` (TPMS_ATTEST), `quote_signature` (TPMT_SIGNATURE) and `quote_key` (TPM2B_PUBLIC); and `trust`, what was measured and
+//! checked (prepivot-trust(7), "Quotes").
+//!
 //! ```yaml
 //! phone_home:
 //!   url: https://example.com/$INSTANCE_ID/
 //!   post: [pub_key_ed25519, instance_id, fqdn]
 //!   tries: 5
+//!   quote: "5f2c8a0e7d1b4c39"
 //! ```
 //!
 //! ```schema
@@ -16,18 +21,23 @@
 //!  url!: str
 //!  post: (all) | [(pub_key_rsa pub_key_ecdsa pub_key_ed25519 instance_id hostname fqdn)]
 //!  tries: int
+//!  quote: str
 //! }
 //! ```
 
 use super::Module;
-use crate::base::error::Result;
+use crate::base::base64;
+use crate::base::error::{Error, Result};
+use crate::base::hex;
 use crate::base::percent::encode_form;
 use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
-use crate::root::Stage;
+use crate::root::{Stage, run_dir};
 use crate::system::hostname::Name;
-use crate::system::{Context, Request, host_keys, service, shell, template};
+use crate::system::{Context, WebRequest, host_keys, service, shell, template};
+use crate::trust::quote::{self, MAX_NONCE};
+use std::path::Path;
 
 const ALL: [&str; 6] = ["pub_key_rsa", "pub_key_ecdsa", "pub_key_ed25519", "instance_id", "hostname", "fqdn"];
 /// How often the server is asked if the configuration does not say, and at most.
@@ -62,7 +72,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// The request, and how often it is tried. None if none is configured.
-pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
+pub(super) fn request(cx: &mut Context) -> Result<Option<(WebRequest, u32)>> {
     let Some(section) = cx.map("phone_home") else { return Ok(None) };
     let Some(url) = section.get("url").and_then(Value::as_str) else {
         cx.report.warn("phone_home.url: it is needed: nothing is sent");
@@ -71,7 +81,7 @@ pub(super) fn request(cx: &mut Context) -> Result<Option<(Request, u32)>> {
     let id = cx.instance.instance_id.as_str();
     let values: Map = [("INSTANCE_ID", id)].into_iter().collect();
     let url = template::render("phone_home.url", url, &Value::Map(values))?;
-    let request = Request {
+    let request = WebRequest {
         method: "POST",
         url,
         headers: vec![("Content-Type".into(), "application/x-www-form-urlencoded".into())],
@@ -131,7 +141,36 @@ fn body(cx: &mut Context, section: &Map) -> String {
         };
         pairs.push(format!("{}={}", encode_form(&name), encode_form(value.as_deref().unwrap_or("N/A"))));
     }
+    if let Some(nonce) = section.get("quote").filter(|nonce| !nonce.is_null()) {
+        pairs.extend(quoted(cx, nonce));
+    }
     pairs.join("&")
+}
+
+/// The fields of a quote. Without one they are `N/A`.
+fn quoted(cx: &mut Context, nonce: &Value) -> Vec<String> {
+    let wanted = || Error::new(format!("expected 1 to {MAX_NONCE} bytes in hexadecimal digits, in quotes"));
+    let nonce = nonce.as_str().and_then(hex::decode).filter(|nonce| (1..=MAX_NONCE).contains(&nonce.len()));
+    let made = nonce.ok_or_else(wanted).and_then(|nonce| match cx.root.is_live() {
+        true if cfg!(feature = "trust") => quote::of_machine(Path::new("/"), &nonce).map(Some),
+        true => Err(Error::new("this build of prepivot leaves trust out")),
+        false => Ok(None),
+    });
+    let quote = made.unwrap_or_else(|e| {
+        cx.report.warn(format_args!("phone_home.quote: {e}: the fields have the value N/A"));
+        None
+    });
+    let encoded = |part: fn(&quote::Quote) -> &[u8]| {
+        quote.as_ref().map_or_else(|| "N/A".to_owned(), |quote| base64::encode(part(quote)))
+    };
+    let trust = cx.root.text(run_dir::ATTESTATION);
+    let fields = [
+        ("quote", encoded(|quote| &quote.attested)),
+        ("quote_signature", encoded(|quote| &quote.signature)),
+        ("quote_key", encoded(|quote| &quote.key)),
+        ("trust", if trust.is_empty() { "N/A".to_owned() } else { trust }),
+    ];
+    fields.iter().map(|(name, value)| format!("{name}={}", encode_form(value))).collect()
 }
 
 #[cfg(test)]
@@ -159,6 +198,27 @@ mod tests {
         assert_eq!(posted(Some("cloud.example"), "sys\n"), "hostname=cloud&fqdn=cloud.example");
         assert_eq!(posted(None, "sys.example\n"), "hostname=sys&fqdn=sys.example");
         assert_eq!(posted(None, "localhost\n"), "hostname=conf&fqdn=conf");
+    }
+
+    #[test]
+    fn quote_without_tpm_is_not_available() {
+        let posted = |nonce: &str| {
+            let config = format!("phone_home: {{url: u, post: [instance_id], quote: {nonce}}}");
+            let config = yaml::parse("t", &config).unwrap();
+            let dir = TempDir::new("phone-home-quote");
+            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            root.write(run_dir::ATTESTATION, "{}\n", Attr::root(0o600)).unwrap();
+            let instance = Instance { instance_id: "i-1".into(), ..Instance::default() };
+            let (distro, report) = (Distro::named("debian"), Problems::new());
+            let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
+            (String::from_utf8(request(&mut cx).unwrap().unwrap().0.body).unwrap(), report.len())
+        };
+        let none = "instance_id=i-1&quote=N%2FA&quote_signature=N%2FA&quote_key=N%2FA&trust=%7B%7D%0A";
+        assert_eq!(posted("'00ff'"), (none.to_owned(), 0), "in a plan no TPM is asked");
+        for wrong in ["'0'", "''", "xyz", "[]", &format!("'{}'", "00".repeat(33))] {
+            assert_eq!(posted(wrong), (none.to_owned(), 1), "{wrong}");
+        }
+        assert_eq!(posted("null"), ("instance_id=i-1".to_owned(), 0));
     }
 
     #[test]

@@ -36,7 +36,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, optional_map, to_yaml, wrong};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Ids, Stage};
+use crate::root::{Attr, Command, Ids, Stage, owner};
 use crate::system::ini::Ini;
 use crate::system::{Context, installer, packages, service, shell};
 
@@ -202,7 +202,7 @@ impl Agent<'_> {
     fn certificate(&self, cx: &mut Context, text: &str) -> Result<()> {
         let folder = self.path(cx, "ssl_dir", "ssldir")?;
         let user = if self.aio { "root" } else { "puppet" };
-        let ids = cx.root.user_ids(user).filter(|_| !self.aio).map(|ids| Ids { uid: ids.uid, gid: 0 });
+        let ids = owner::user_ids(cx.root, user).filter(|_| !self.aio).map(|ids| Ids { uid: ids.uid, gid: 0 });
         if ids.is_none() && !self.aio {
             return Err(Error::new(format!("puppet.conf.ca_cert: there is no user {user} to own {folder}")));
         }

@@ -21,7 +21,7 @@ use crate::drive::block::{self, Block};
 use crate::drive::extent;
 use crate::instance::Frequency;
 use crate::machine::Machine;
-use crate::root::{Command, Kind, Stage};
+use crate::root::{Command, Kind, Stage, installed};
 use crate::system::mount_table::{self, Mounted};
 use crate::system::{Context, disk_sizes};
 
@@ -95,7 +95,7 @@ fn grow(cx: &mut Context) -> Result<bool> {
 
 /// Whether the running system lacks a program.
 fn is_missing(cx: &Context, program: &str) -> bool {
-    cx.root.is_live() && cx.root.which(program).is_none()
+    cx.root.is_live() && installed::which(cx.root, program).is_none()
 }
 
 /// The command that grows the root's file system. None if there is nothing to grow; reports the surprising cases.

@@ -28,9 +28,10 @@ use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::service::{self, Action};
 use crate::system::{Context, packages, shell};
+use std::collections::HashMap;
 
 pub static MODULE: Module = Module {
     name: "rsyslog",
@@ -104,10 +105,12 @@ fn config(cx: &mut Context) -> Result<Option<Config>> {
 fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(config) = config(cx)? else { return Ok(()) };
     let mut files: Vec<(String, String)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     let mut add = |name: &str, content: &str| {
         let path = if name.starts_with('/') { name.to_owned() } else { format!("{}/{name}", config.folder) };
         let end = if content.ends_with('\n') { "" } else { "\n" };
-        match files.iter_mut().find(|(p, _)| *p == path) {
+        let place = *places.entry(path.clone()).or_insert(files.len());
+        match files.get_mut(place) {
             Some((_, text)) => text.push_str(&format!("{content}{end}")),
             None => files.push((path, format!("{content}{end}"))),
         }
@@ -148,7 +151,7 @@ fn running(cx: &mut Context) -> Result<()> {
             Some(value) => shell::words("rsyslog.packages", value)?,
             None => vec!["rsyslog".to_owned()],
         };
-        if cx.root.which(program).is_none() {
+        if installed::which(cx.root, program).is_none() {
             packages::install(cx, &names)?;
         }
     }

@@ -24,7 +24,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::document::{Map, Value, json, to_yaml};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Ids, Stage};
+use crate::root::{Attr, Command, Ids, Stage, installed, owner};
 use crate::system::{Context, packages, service};
 
 const PROGRAM: &str = "salt-minion";
@@ -41,7 +41,7 @@ pub static MODULE: Module = Module {
 
 /// Before the package is installed its folders are not known, and files in its place would stop some package managers.
 fn before_pivot(cx: &mut Context) -> Result<()> {
-    if cx.root.which(PROGRAM).is_none() {
+    if installed::which(cx.root, PROGRAM).is_none() {
         return Ok(());
     }
     match cx.map("salt_minion") {
@@ -104,7 +104,7 @@ fn readable(cx: &Context, section: &Map, folder: &str) -> Attr {
         let own = text.lines().filter_map(|line| line.strip_prefix("user:")).next_back();
         user = own.map(|name| name.trim().trim_matches(['\'', '"']).to_owned()).or(user);
     }
-    match user.and_then(|name| cx.root.user_ids(&name)) {
+    match user.and_then(|name| owner::user_ids(cx.root, &name)) {
         Some(Ids { uid, gid }) if uid != 0 => Attr::owned(0o640, Ids { uid: 0, gid }),
         _ => Attr::root(0o600),
     }

@@ -26,7 +26,7 @@ use crate::base::base64;
 use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::{Context, service, shell};
 
 const POOL: &str = "/dev/urandom";
@@ -108,7 +108,8 @@ fn running(cx: &mut Context) -> Result<()> {
     };
     let words = shell::words("random_seed.command", command)?;
     let program = words.first().map_or("", String::as_str);
-    let there = if program.starts_with('/') { cx.root.is_file(program) } else { cx.root.which(program).is_some() };
+    let there =
+        if program.starts_with('/') { cx.root.is_file(program) } else { installed::which(cx.root, program).is_some() };
     if cx.root.is_live() && !there {
         let missing =
             || Error::new(format!("random_seed: there is no program {program}, and command_required is true"));

@@ -41,7 +41,7 @@ pub static MODULE: Module = Module {
     before_pivot: Some(before_pivot),
     running: Some(running),
     idle: Some(|cx| {
-        !cx.root.exists(&state::later_logins(cx.instance))
+        !cx.root.exists(&state::waiting_logins(cx.instance))
             && unread_keys(cx).is_empty()
             && !host_keys::has_rsa_alone(cx)
     }),
@@ -72,7 +72,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
 /// ssh-keygen can read.
 fn running(context: &mut Context) -> Result<()> {
     let problems = Problems::new();
-    let later = state::later_logins(context.instance);
+    let later = state::waiting_logins(context.instance);
     if context.root.exists(&later) {
         context.root.remove(&later)?;
         problems.keep(logins(context));
@@ -180,7 +180,7 @@ fn logins(context: &mut Context) -> Result<()> {
         };
         // A home that is mounted after the pivot may already have keys, which must not be overwritten.
         let result = if context.root.is_kept_for_later(&user.home) {
-            context.root.write(&state::later_logins(context.instance), "", Attr::root(0o600))
+            context.root.write(&state::waiting_logins(context.instance), "", Attr::root(0o600))
         } else {
             authorized_keys::add(context.root, &rules, &user, &keys, options, context.report)
         };

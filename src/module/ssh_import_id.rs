@@ -17,7 +17,7 @@ use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::document::wrong;
 use crate::instance::Frequency;
-use crate::root::{Command, Stage};
+use crate::root::{Command, Stage, installed};
 use crate::system::accounts::{Accounts, check_name};
 use crate::system::users::{Users, names_of};
 use crate::system::{Context, service};
@@ -63,7 +63,7 @@ fn wanted(context: &mut Context, problems: &Problems) -> Vec<(String, Vec<String
 fn running(context: &mut Context) -> Result<()> {
     let problems = Problems::new();
     let mut wanted = wanted(context, &problems);
-    if !wanted.is_empty() && context.root.which(PROGRAM).is_none() {
+    if !wanted.is_empty() && installed::which(context.root, PROGRAM).is_none() {
         context
             .report
             .warn(format_args!("ssh_import_id: no keys are imported: the program {PROGRAM} is not installed"));
@@ -87,9 +87,9 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
     if let Some(id) = ids.iter().find(|id| id.starts_with('-') || id.chars().any(char::is_control)) {
         return Err(Error::new(format!("ssh_import_id: {} is no id", quoted(id))));
     }
-    let become_user: &[&str] = if context.root.which("sudo").is_some() {
+    let become_user: &[&str] = if installed::which(context.root, "sudo").is_some() {
         &["sudo", "--preserve-env=https_proxy", "-Hu"]
-    } else if context.root.which("doas").is_some() {
+    } else if installed::which(context.root, "doas").is_some() {
         &["doas", "-u"]
     } else {
         context.report.error("ssh_import_id: no keys are imported: there is neither sudo nor doas");

@@ -5,15 +5,15 @@ use crate::base::problem::{Problems, Severity};
 use crate::document::Value;
 use crate::instance::Instance;
 use crate::machine::Distro;
-use crate::root::Root;
+use crate::root::{Root, owner};
 use crate::schema;
-use crate::system::{Device, Outside, Request};
+use crate::system::{Device, Outside, WebRequest};
 
 #[test]
 fn the_table_says_what_cloud_inits_says() {
     let names: Vec<&str> = MODULES.iter().map(|m| m.name).collect();
     assert!(names.iter().all(|n| names.iter().filter(|m| m == &n).count() == 1), "{names:?}");
-    let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+    let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
     let not_linux = ["freebsd", "openbsd", "netbsd", "dragonfly"];
     let mut compared = 0;
     for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
@@ -72,12 +72,12 @@ fn every_module_file_has_documentation_and_schema() {
         assert!(example.is_some() || module.keys.is_empty(), "{}: an example", module.name);
         let Some(example) = example else { continue };
         let Ok(Value::Map(config)) = crate::document::yaml::parse(module.name, example) else { panic!("{example}") };
-        assert_eq!(schema::cloud_config(&config), schema::Findings::default(), "{example}");
+        assert_eq!(schema::cloud_config(&config), schema::Deviations::default(), "{example}");
         let own = schema::keys(module.name);
         let has_own = config.keys().any(|key| own.contains(&key) || module.keys.contains(&key));
         assert!(has_own || own.is_empty(), "{}: an example of its keys", module.name);
     }
-    let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+    let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
     for theirs in tables.get("modules").and_then(Value::as_list).unwrap() {
         for key in theirs.get("schema_keys").and_then(Value::as_list).unwrap() {
             assert!(of_any.contains(&key.as_str().unwrap()), "{key:?}");
@@ -197,7 +197,7 @@ impl Outside for Echo {
     fn memory(&self) -> Option<u64> {
         None
     }
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>> {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         self.0.borrow_mut().push(format!("{} {} {tries} {:?} {body}", request.method, request.url, request.headers));
         if request.url.contains("missing") {
@@ -314,7 +314,7 @@ fn user_owns_only_folders_made_for_its_files() {
         module.before_pivot.unwrap()(&mut cx).unwrap();
         crate::instance::state::mark_done(&mut root, &fixture.instance, mark, Frequency::Instance).unwrap();
     }
-    let uid = root.user_ids("bob").unwrap().uid;
+    let uid = owner::user_ids(&root, "bob").unwrap().uid;
     assert_ne!(uid, 0);
     let owner = |root: &Root, path: &str| root.stat(path).unwrap().attr.uid;
     assert_eq!(["/srv/own", "/srv/own/deep", "/srv/own/deep/x", "/srv/shared/x"].map(|p| owner(&root, p)), [uid; 4]);

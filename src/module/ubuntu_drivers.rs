@@ -17,7 +17,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::document::{Value, optional_map};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Stage, run_dir};
+use crate::root::{Attr, Command, Stage, installed, run_dir};
 use crate::system::{Context, packages};
 
 /// The answer that lets the package of the drivers link them (debconf-devel(7)).
@@ -41,7 +41,7 @@ fn running(cx: &mut Context) -> Result<()> {
         log::info!("drivers.nvidia.license-accepted is not true: no drivers are installed");
         return Ok(());
     }
-    if cx.root.which("ubuntu-drivers").is_none() {
+    if installed::which(cx.root, "ubuntu-drivers").is_none() {
         packages::install(cx, &["ubuntu-drivers-common".to_owned()])?;
     }
     let version = nvidia.and_then(|n| n.get("version")).and_then(Value::text).filter(|v| !v.is_empty());

@@ -33,7 +33,7 @@ use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::document::{Map, Value, json, optional_map, wrong};
 use crate::instance::Frequency;
-use crate::root::{Command, Stage};
+use crate::root::{Command, Stage, installed};
 use crate::system::{Context, packages, service};
 
 /// The known keys of `pro config`: URLs of proxies.
@@ -75,7 +75,7 @@ fn running(cx: &mut Context) -> Result<()> {
         },
         Some(other) => return Err(wrong("ubuntu_pro.features", "a mapping", other)),
     };
-    if cx.root.which("pro").is_none() {
+    if installed::which(cx.root, "pro").is_none() {
         packages::refresh(cx)?;
         packages::install(cx, &["ubuntu-advantage-tools".to_owned()])?;
     }

@@ -27,7 +27,7 @@ use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::{Context, packages, service};
 
 /// The first kernel that has WireGuard of its own.
@@ -77,7 +77,7 @@ fn running(cx: &mut Context) -> Result<()> {
     if list.is_empty() {
         return Ok(());
     }
-    if cx.root.which("wg").is_none() {
+    if installed::which(cx.root, "wg").is_none() {
         packages::refresh(cx)?;
         let old = kernel(cx).is_some_and(|version| version < FIRST_KERNEL);
         let names = ["wireguard-tools", "wireguard"].iter().take(if old { 2 } else { 1 });

@@ -49,7 +49,7 @@ impl Input {
 
 /// The origin of a configuration. The names are cloud-init's (`NetworkConfigSource`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum ConfigOrigin {
     /// `network-config=` on the kernel command line.
     Cmdline,
     /// `ip=`, as the initramfs configured it.
@@ -62,16 +62,17 @@ pub enum Origin {
 }
 
 /// The order of precedence, unless the datasource has its own.
-pub const DEFAULT_ORDER: [Origin; 4] = [Origin::Cmdline, Origin::Initramfs, Origin::SystemCfg, Origin::Datasource];
+pub const DEFAULT_ORDER: [ConfigOrigin; 4] =
+    [ConfigOrigin::Cmdline, ConfigOrigin::Initramfs, ConfigOrigin::SystemCfg, ConfigOrigin::Datasource];
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Origin::Cmdline => "cmdline",
-            Origin::Initramfs => "initramfs",
-            Origin::SystemCfg => "system_cfg",
-            Origin::Datasource => "ds",
-            Origin::Fallback => "fallback",
+            ConfigOrigin::Cmdline => "cmdline",
+            ConfigOrigin::Initramfs => "initramfs",
+            ConfigOrigin::SystemCfg => "system_cfg",
+            ConfigOrigin::Datasource => "ds",
+            ConfigOrigin::Fallback => "fallback",
         })
     }
 }
@@ -79,15 +80,15 @@ impl fmt::Display for Origin {
 /// The result of [`choose`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
-    Use(Origin, Input),
+    Use(ConfigOrigin, Input),
     /// The first origin with a configuration says that the network must not be configured.
-    Disabled(Origin),
+    Disabled(ConfigOrigin),
     /// No origin has a configuration; the fallback applies.
     Nothing,
 }
 
 /// The first configuration in this order. `given` returns the configuration of an origin.
-pub fn choose(order: &[Origin], mut given: impl FnMut(Origin) -> Option<Input>) -> Choice {
+pub fn choose(order: &[ConfigOrigin], mut given: impl FnMut(ConfigOrigin) -> Option<Input>) -> Choice {
     for origin in order {
         let Some(input) = given(*origin) else { continue };
         if input.is_disabled() {
@@ -137,15 +138,18 @@ mod tests {
     #[test]
     fn the_first_configuration_takes_precedence() {
         let given = |origin| match origin {
-            Origin::Cmdline => Some(config("network: {}")),
-            Origin::Initramfs => Some(config("{}")),
-            Origin::SystemCfg => Some(config("version: 2")),
-            Origin::Datasource => Some(config("config: disabled")),
-            Origin::Fallback => None,
+            ConfigOrigin::Cmdline => Some(config("network: {}")),
+            ConfigOrigin::Initramfs => Some(config("{}")),
+            ConfigOrigin::SystemCfg => Some(config("version: 2")),
+            ConfigOrigin::Datasource => Some(config("config: disabled")),
+            ConfigOrigin::Fallback => None,
         };
-        assert_eq!(choose(&DEFAULT_ORDER, given), Choice::Use(Origin::SystemCfg, config("version: 2")));
-        assert_eq!(choose(&[Origin::Datasource, Origin::SystemCfg], given), Choice::Disabled(Origin::Datasource));
-        assert_eq!(choose(&[Origin::Cmdline, Origin::Initramfs], given), Choice::Nothing);
+        assert_eq!(choose(&DEFAULT_ORDER, given), Choice::Use(ConfigOrigin::SystemCfg, config("version: 2")));
+        assert_eq!(
+            choose(&[ConfigOrigin::Datasource, ConfigOrigin::SystemCfg], given),
+            Choice::Disabled(ConfigOrigin::Datasource)
+        );
+        assert_eq!(choose(&[ConfigOrigin::Cmdline, ConfigOrigin::Initramfs], given), Choice::Nothing);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub mod render;
 #[cfg(test)]
 mod testing;
 
-pub use input::{Choice, Input, Origin};
+pub use input::{Choice, ConfigOrigin, Input};
 pub use mac::Macs;
 pub use model::Network;
 pub use render::{File, Renderer, Target};

@@ -2,7 +2,7 @@
 
 use super::address::{Cidr, Ip, is_v6};
 use crate::document::{Map, Value};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// The origin of all problems of a network configuration, whichever document it came in.
 pub const ORIGIN: &str = "network configuration";
@@ -217,6 +217,11 @@ pub fn is_valid_name(name: &str) -> bool {
         && name.len() <= MAX_NAME
         && !matches!(name, "." | "..")
         && !name.contains(|c: char| c.is_control() || c.is_whitespace() || "/\"'\\$`;&|<>()".contains(c))
+}
+
+/// Whether a tunnel of netplan's mode has its ends in IPv6.
+pub fn is_tunnel_by_v6(mode: &str) -> bool {
+    matches!(mode, "ip6gre" | "ip6gretap" | "ip6ip6" | "ipip6" | "vti6")
 }
 
 /// Calls `change` with the key and the mapping of each device in the mapping below `network:` of version 2.
@@ -470,6 +475,23 @@ impl Route {
     }
 }
 
+/// Adds each text that is not there yet.
+fn add_new(list: &mut Vec<String>, new: &[String]) {
+    // Most often a few are added, and a set would cost more than to look through the list.
+    const FEW: usize = 8;
+    if new.len() <= FEW {
+        for text in new {
+            if !list.contains(text) {
+                list.push(text.clone());
+            }
+        }
+        return;
+    }
+    let mut known: BTreeSet<&str> = list.iter().map(String::as_str).collect();
+    let added: Vec<String> = new.iter().filter(|text| known.insert(text)).cloned().collect();
+    list.extend(added);
+}
+
 impl Dns {
     /// Whether there are neither servers nor domains.
     pub fn is_empty(&self) -> bool {
@@ -478,16 +500,8 @@ impl Dns {
 
     /// Adds the servers and domains of another that are not there yet.
     pub fn merge(&mut self, other: &Dns) {
-        for server in &other.servers {
-            if !self.servers.contains(server) {
-                self.servers.push(server.clone());
-            }
-        }
-        for domain in &other.search {
-            if !self.search.contains(domain) {
-                self.search.push(domain.clone());
-            }
-        }
+        add_new(&mut self.servers, &other.servers);
+        add_new(&mut self.search, &other.search);
     }
 
     /// The servers of one family.

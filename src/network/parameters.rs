@@ -120,8 +120,9 @@ pub fn find(table: &'static [Parameter], name: &str) -> Option<&'static Paramete
 }
 
 /// Version 1's parameters (`bond-mode`, `bond_miimon`, `bridge_stp`, …) by the model's names. `prefix` is `bond` or `bridge`.
-/// Names that the table lacks are kept in the same spelling, for the renderer to report.
-pub fn from_v1(table: &'static [Parameter], prefix: &str, params: &Map) -> Map {
+/// Names that the table lacks are kept in the same spelling, for the renderer to report. `refuse` gets each key of a
+/// value that has no port and number.
+pub fn from_v1(table: &'static [Parameter], prefix: &str, params: &Map, mut refuse: impl FnMut(&str)) -> Map {
     let mut out = Map::new();
     for (key, value) in params.iter() {
         let bare = key.strip_prefix(prefix).and_then(|k| k.strip_prefix(['-', '_'])).unwrap_or(key);
@@ -129,32 +130,43 @@ pub fn from_v1(table: &'static [Parameter], prefix: &str, params: &Map) -> Map {
         // cloud-init knows some by netplan's name too (`bond-learn-packet-interval`).
         let netplan = || table.iter().find(|p| p.netplan.iter().any(|n| n.replace('-', "_") == name));
         let known = find(table, &name).or_else(netplan).map_or(name.as_str(), |p| p.name);
-        put(&mut out, table, known, value);
+        if !put(&mut out, table, known, value) {
+            refuse(key);
+        }
     }
     out
 }
 
-/// netplan's `parameters` by the model's names. Names that the table lacks are kept unchanged.
-pub fn from_netplan(table: &'static [Parameter], params: &Map) -> Map {
+/// netplan's `parameters` by the model's names. Names that the table lacks are kept unchanged. `refuse` gets each key of a
+/// value that has no port and number.
+pub fn from_netplan(table: &'static [Parameter], params: &Map, mut refuse: impl FnMut(&str)) -> Map {
     let mut out = Map::new();
     for (key, value) in params.iter() {
         let name = table.iter().find(|p| p.netplan.contains(&key)).map_or(key, |p| p.name);
-        put(&mut out, table, name, value);
+        if !put(&mut out, table, name, value) {
+            refuse(key);
+        }
     }
     out
 }
 
-fn put(out: &mut Map, table: &'static [Parameter], name: &str, value: &Value) {
+/// Whether the whole value is understood.
+fn put(out: &mut Map, table: &'static [Parameter], name: &str, value: &Value) -> bool {
     if value.is_null() {
-        return;
+        return true;
     }
+    let mut is_whole = true;
     let value = match find(table, name).map(|p| p.value_type) {
         Some(ValueType::List) => Value::List(words(value).into_iter().map(Value::from).collect()),
-        Some(ValueType::Ports) => Value::Map(ports(name, value)),
+        Some(ValueType::Ports) => Value::Map(ports(name, value, &mut is_whole)),
         _ => value.clone(),
     };
     out.insert(name, value);
+    is_whole
 }
+
+/// What a parameter of a bridge's ports has.
+pub const PORTS: &str = "each port with its value";
 
 fn words(value: &Value) -> Vec<String> {
     let split = |t: String| t.split([',', ' ']).filter(|w| !w.is_empty()).map(str::to_owned).collect();
@@ -165,18 +177,21 @@ fn words(value: &Value) -> Vec<String> {
 }
 
 /// `{eth3: 50}`, `["eth3 50"]` or `"eth3 50"` as a mapping from port to value. In `waitport` the value comes first.
-fn ports(name: &str, value: &Value) -> Map {
-    if let Value::Map(map) = value {
-        return map.clone();
-    }
+/// `is_whole` becomes false for one that is none of these.
+fn ports(name: &str, value: &Value, is_whole: &mut bool) -> Map {
     let lines = match value {
-        Value::List(list) => list.iter().filter_map(Value::text).collect(),
-        other => Vec::from_iter(other.text()),
+        Value::Map(map) => return map.clone(),
+        Value::List(list) => list.iter().collect(),
+        other => vec![other],
     };
     let mut out = Map::new();
     for line in lines {
+        let line = line.text().unwrap_or_default();
         let mut words = line.split_whitespace();
-        let (Some(first), Some(second)) = (words.next(), words.next()) else { continue };
+        let (Some(first), Some(second)) = (words.next(), words.next()) else {
+            *is_whole = false;
+            continue;
+        };
         let (port, value) = if name == "waitport" { (second, first) } else { (first, second) };
         out.insert(port, value.parse().map_or_else(|_| Value::from(value), Value::Int));
     }
@@ -190,7 +205,7 @@ pub fn milliseconds(value: &Value, value_type: ValueType) -> Option<u64> {
     let number = |t: &str, factor: f64| {
         let n: f64 = t.trim().parse().ok()?;
         let ms = n * factor;
-        (ms.is_finite() && (0.0..1e15).contains(&ms)).then_some(ms as u64)
+        ((0.0..1e15).contains(&ms) && ms.fract() == 0.0).then_some(ms as u64)
     };
     match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(n), _) => number(n, 1.0),
@@ -240,12 +255,14 @@ mod tests {
             &map(
                 "{bond-mode: 4, bond_miimon: 100, bond-xmit-hash-policy: layer3+4, bond-arp_ip_target: '1.1.1.1,2.2.2.2'}",
             ),
+            |key| panic!("{key}"),
         );
         let v2 = from_netplan(
             BOND,
             &map(
                 "{mode: 4, mii-monitor-interval: 100, transmit-hash-policy: layer3+4, arp-ip-targets: [1.1.1.1, 2.2.2.2]}",
             ),
+            |key| panic!("{key}"),
         );
         assert_eq!(v1, v2);
         assert_eq!(
@@ -256,6 +273,7 @@ mod tests {
             BRIDGE,
             "bridge",
             &map("{bridge_pathcost: [eth3 50, eth4 75], bridge-waitport: 1 eth3, bridge_odd: x}"),
+            |key| panic!("{key}"),
         );
         assert_eq!(
             json::to_string(&Value::Map(v1)),
@@ -285,6 +303,8 @@ mod tests {
         assert_eq!(milliseconds(&Value::Int(100), ValueType::Milliseconds), Some(100));
         assert_eq!(milliseconds(&Value::Int(15), ValueType::Seconds), Some(15_000));
         assert_eq!(milliseconds(&Value::from("2s"), ValueType::Milliseconds), Some(2000));
+        assert_eq!(milliseconds(&Value::from("1.5"), ValueType::Seconds), Some(1500));
+        assert_eq!(milliseconds(&Value::from("1.5"), ValueType::Milliseconds), None);
         assert_eq!(milliseconds(&Value::from("-1"), ValueType::Milliseconds), None);
         assert_eq!(milliseconds(&Value::from("nans"), ValueType::Milliseconds), None);
     }

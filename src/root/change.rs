@@ -1,6 +1,6 @@
 //! A change to the disk: a commit makes it, a plan prints it and the journal records it.
 
-use super::{Attr, Content, Root};
+use super::{Attr, Content, Root, owner};
 use crate::base::base64;
 use crate::document::{Map, Value};
 
@@ -103,8 +103,8 @@ impl Change {
                 map.insert("mode", format!("{:04o}", attr.mode));
             }
             if kind != "chmod" {
-                map.insert("owner", root.user_name(attr.uid));
-                map.insert("group", root.group_name(attr.gid));
+                map.insert("owner", owner::user_name(root, attr.uid));
+                map.insert("group", owner::group_name(root, attr.gid));
             }
         }
         match self {

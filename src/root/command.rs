@@ -6,7 +6,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use crate::base::signal;
 use crate::base::thread;
-use crate::machine::tools::{Tools, outlives, reader};
+use crate::machine::tools::{outlives, reader};
 use std::io::{self, Write};
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,9 +14,6 @@ use std::time::Duration;
 /// How long to keep reading the pipes of a command with a time limit after it has ended: its children may
 /// hold them open.
 const PIPES_END: Duration = Duration::from_secs(1);
-
-/// The usual folders of programs; the first that has a program takes precedence.
-pub const PROGRAM_FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// A command to run in the real root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +105,42 @@ impl Command {
     }
 }
 
+/// The commands of a root: those that it has recorded, and those for the end of the stage.
+pub(super) struct Commands {
+    /// The stage that the root is in.
+    stage: Stage,
+    recorded: Vec<Command>,
+    /// Replaces the root's programs in tests.
+    programs: Option<Programs>,
+    /// Commands for the end of the stage, each with its condition.
+    at_end: Vec<(Option<Command>, Command)>,
+}
+
+impl Commands {
+    /// No commands, in the local stage.
+    pub(super) fn new() -> Commands {
+        Commands { stage: Stage::Local, recorded: Vec::new(), programs: None, at_end: Vec::new() }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    pub(super) fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+    }
+
+    /// Records a command as one of the current stage.
+    pub(super) fn record(&mut self, command: &Command) {
+        self.recorded.push(Command { when: self.stage, ..command.clone() });
+    }
+
+    /// Whether a test replaces the root's programs.
+    pub(super) fn is_played(&self) -> bool {
+        self.programs.is_some()
+    }
+}
+
 impl Root {
     /// Runs a command and waits for it. Changes so far are committed first; it inherits this process's output. In a
     /// plan, or in a root that is not the running system, the command is only recorded.
@@ -132,18 +165,19 @@ impl Root {
 
     /// From now on, passes every command to `programs` instead of running it: for tests.
     pub fn play(&mut self, programs: Programs) {
-        self.programs = Some(programs);
+        self.commands.programs = Some(programs);
+        self.overlay.set_alone(false);
     }
 
     /// Whether commands run: in the running system, or in a test that replaces its programs with
     /// [`Root::play`].
     pub fn runs_commands(&self) -> bool {
-        self.is_live() || self.programs.is_some()
+        self.is_live() || self.commands.is_played()
     }
 
     /// Records a request to a server in a plan, in its place among the commands.
     pub fn plan_request(&mut self, method: &str, url: &str) {
-        self.record_command(&Command { is_request: true, ..Command::new([method, url]) });
+        self.commands.record(&Command { is_request: true, ..Command::new([method, url]) });
     }
 
     /// Starts a command in the background, otherwise like [`Root::run`]. How it ends is only logged.
@@ -155,7 +189,7 @@ impl Root {
             self.run(command).unwrap_or_else(|e| log::info!("{e}"));
             return Ok(());
         }
-        self.record_command(&command);
+        self.commands.record(&command);
         for e in self.commit() {
             log::error!("{e}");
         }
@@ -172,78 +206,38 @@ impl Root {
         .context(|| "failed to wait for a program that was started")
     }
 
-    /// Records a command as one of the current stage.
-    pub(super) fn record_command(&mut self, command: &Command) {
-        self.commands.push(Command { when: self.stage, ..command.clone() });
-    }
-
     fn spawn(&mut self, command: Command, capture: bool) -> Result<Output> {
-        self.record_command(&command);
-        if self.programs.is_none() && self.is_live() {
+        self.commands.record(&command);
+        if !self.commands.is_played() && self.is_live() {
             for e in self.commit() {
                 log::error!("{e}");
             }
             // The command may change them.
-            self.points = None;
+            self.overlay.mounts_mut().forget();
         }
         self.execute(command, capture)
     }
 
     /// Runs a command without a commit, and without a record of it.
     pub(super) fn execute(&mut self, command: Command, capture: bool) -> Result<Output> {
-        if let Some(mut programs) = self.programs.take() {
+        if let Some(mut programs) = self.commands.programs.take() {
             let output = programs(self, &command);
-            self.programs = Some(programs);
+            self.commands.programs = Some(programs);
             return output;
         }
         if !self.is_live() {
             return Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() });
         }
-        let Some((program, arguments)) = command.argv.split_first() else { return Err(Error::new("an empty command")) };
-        let mut process = std::process::Command::new(program);
-        process.current_dir(command.dir.as_deref().unwrap_or("."));
-        let takes_errors = capture && command.takes_errors;
-        process
-            .args(arguments)
-            .envs(command.env.iter().map(|(k, v)| (k, v)))
-            .stdin(if command.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(if capture { Stdio::piped() } else { Stdio::inherit() })
-            .stderr(if takes_errors { Stdio::piped() } else { Stdio::inherit() });
-        let mut child = signal::spawn(&mut process).context(|| format!("failed to run {program}"))?;
-        let writer = child.stdin.take().zip(command.stdin).map(|(mut pipe, text)| {
-            // A command that does not read all of its input is not an error.
-            thread::spawn(move || drop(pipe.write_all(&text)))
-        });
-        let writer = writer.transpose().or_else(|e| {
-            let _ = child.kill();
-            let _ = child.wait();
-            Err(e).context(|| format!("failed to write to {program}"))
-        })?;
-        let stdout = child.stdout.take().map(reader);
-        let stderr = child.stderr.take().map(reader);
-        if command.limit.is_some_and(|limit| outlives(&child, limit)) {
-            let limit = command.limit.unwrap_or_default().as_secs_f64();
-            log::warn!("{program} is killed: it has taken longer than {limit:.1} s");
-            let _ = child.kill();
-        }
-        // Without a limit, the output is read to its end before the process is waited for.
-        let end = command.limit.map(|_| Deadline::after(PIPES_END));
-        let (stdout, stderr) = (taken(stdout, end), taken(stderr, end));
-        let status = child.wait().context(|| format!("failed to wait for {program}"))?;
-        if let Some(writer) = writer.filter(|w| end.is_none() || w.is_finished()) {
-            let _ = writer.join();
-        }
-        let signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|s| 128 + s);
-        Ok(Output { status: status.code().or(signal).unwrap_or(-1), stdout, stderr })
+        run_process(command, capture)
     }
 
     /// Keeps a command until the end of the stage, after its changes are on the disk. It runs only if
     /// `condition` is None or exits with 0. The stage calls [`Root::run_at_end`].
     pub fn at_end(&mut self, condition: Option<Command>, command: Command) {
         if !self.runs_commands() {
-            condition.iter().chain([&command]).for_each(|command| self.record_command(command));
+            condition.iter().chain([&command]).for_each(|command| self.commands.record(command));
         }
-        self.at_end.push((condition, command));
+        self.commands.at_end.push((condition, command));
     }
 
     /// Runs the commands kept by [`Root::at_end`], and returns the errors.
@@ -252,7 +246,7 @@ impl Root {
         if !self.runs_commands() {
             return errors;
         }
-        for (condition, command) in std::mem::take(&mut self.at_end) {
+        for (condition, command) in std::mem::take(&mut self.commands.at_end) {
             match condition.map(|c| self.output(c)) {
                 None | Some(Ok(Output { status: 0, .. })) => errors.extend(self.run(command).err()),
                 Some(Ok(Output { status: 1, .. })) => log::info!("Condition was false. Will not perform state change."),
@@ -269,21 +263,51 @@ impl Root {
 
     /// All commands so far, in order.
     pub fn commands(&self) -> &[Command] {
-        &self.commands
+        &self.commands.recorded
     }
+}
 
-    /// The programs that may be run to find out facts: the running system's if this is its root, else none.
-    pub fn tools(&self) -> Tools {
-        if self.is_live() { Tools::of_this_system() } else { Tools::none() }
+/// Runs a program of this system and waits for it.
+///
+/// # Errors
+/// It cannot be started, or waited for.
+fn run_process(command: Command, capture: bool) -> Result<Output> {
+    let Some((program, arguments)) = command.argv.split_first() else { return Err(Error::new("an empty command")) };
+    let mut process = std::process::Command::new(program);
+    process.current_dir(command.dir.as_deref().unwrap_or("."));
+    let takes_errors = capture && command.takes_errors;
+    process
+        .args(arguments)
+        .envs(command.env.iter().map(|(k, v)| (k, v)))
+        .stdin(if command.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(if capture { Stdio::piped() } else { Stdio::inherit() })
+        .stderr(if takes_errors { Stdio::piped() } else { Stdio::inherit() });
+    let mut child = signal::spawn(&mut process).context(|| format!("failed to run {program}"))?;
+    let writer = child.stdin.take().zip(command.stdin).map(|(mut pipe, text)| {
+        // A command that does not read all of its input is not an error.
+        thread::spawn(move || drop(pipe.write_all(&text)))
+    });
+    let writer = writer.transpose().or_else(|e| {
+        let _ = child.kill();
+        let _ = child.wait();
+        Err(e).context(|| format!("failed to write to {program}"))
+    })?;
+    let stdout = child.stdout.take().map(reader);
+    let stderr = child.stderr.take().map(reader);
+    if command.limit.is_some_and(|limit| outlives(&child, limit)) {
+        let limit = command.limit.unwrap_or_default().as_secs_f64();
+        log::warn!("{program} is killed: it has taken longer than {limit:.1} s");
+        let _ = child.kill();
     }
-
-    /// Where a program is: in the first of the usual folders that has it.
-    pub fn which(&self, program: &str) -> Option<String> {
-        PROGRAM_FOLDERS
-            .iter()
-            .map(|folder| format!("{folder}/{program}"))
-            .find(|path| self.stat(path).is_some_and(|s| s.kind == super::Kind::File && s.attr.mode & 0o111 != 0))
+    // Without a limit, the output is read to its end before the process is waited for.
+    let end = command.limit.map(|_| Deadline::after(PIPES_END));
+    let (stdout, stderr) = (taken(stdout, end), taken(stderr, end));
+    let status = child.wait().context(|| format!("failed to wait for {program}"))?;
+    if let Some(writer) = writer.filter(|w| end.is_none() || w.is_finished()) {
+        let _ = writer.join();
     }
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|s| 128 + s);
+    Ok(Output { status: status.code().or(signal).unwrap_or(-1), stdout, stderr })
 }
 
 /// The output that a [`reader`] has collected. Empty if another process still holds the pipe at `end`.

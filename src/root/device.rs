@@ -32,8 +32,7 @@ impl Root {
     /// # Errors
     /// There is no such device at `path`, or it cannot be opened.
     pub fn open_device(&self, path: &str) -> Result<File> {
-        let file = self.open_device_with(path, OFlags::RDONLY).context(|| format!("failed to open {path}"))?;
-        Ok(file)
+        self.open_device_with(path, OFlags::RDONLY).context(|| format!("failed to open {path}"))
     }
 
     /// Changes a device's bytes. With `exclusive`, only if neither the device nor a partition of it is in
@@ -45,7 +44,7 @@ impl Root {
     /// The device is in use, or a write fails. Steps before the failed one stay written; later ones are not
     /// begun.
     pub fn write_device(&mut self, path: &str, steps: &[Vec<Write>], exclusive: bool, shown: Command) -> Result<()> {
-        self.commands.push(shown);
+        self.commands.record(&shown);
         if self.is_plan() {
             return Ok(());
         }
@@ -69,29 +68,8 @@ impl Root {
         })
     }
 
-    /// Tells the kernel the new end of a partition that may be in use (`BLKPG_RESIZE_PARTITION`,
-    /// linux/blkpg.h). `start` and the exclusive `end` are in sectors of `sector` bytes. Does nothing if
-    /// [`Root::write_device`] writes nothing.
-    ///
-    /// # Errors
-    /// The kernel refuses: it does not know the partition, or another one begins before `end`.
-    pub fn resize_partition(&mut self, disk: &str, number: u32, start: u64, end: u64, sector: u64) -> Result<()> {
-        if !self.has_devices() {
-            return Ok(());
-        }
-        let resize = || -> io::Result<()> {
-            let file = self.open_device_with(disk, OFlags::RDONLY)?;
-            let too_large = || io::Error::other("its sectors are more than the kernel counts");
-            let bytes = |sectors: u64| sectors.checked_mul(sector).and_then(|b| i64::try_from(b).ok());
-            let (start, end) = bytes(start).zip(bytes(end)).ok_or_else(too_large)?;
-            let number = i32::try_from(number).map_err(|_| too_large())?;
-            Ok(blkpg::resize_partition(&file, number, start, end, 1)?)
-        };
-        resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
-    }
-
     /// Whether this machine's block devices belong to the root.
-    fn has_devices(&self) -> bool {
+    pub fn has_devices(&self) -> bool {
         self.is_live() || self.is_initramfs()
     }
 
@@ -99,14 +77,19 @@ impl Root {
         let in_initramfs = self.is_initramfs();
         // The new root's own /dev is empty.
         let resolved =
-            if in_initramfs { Ok(path.trim_start_matches('/').to_owned()) } else { self.resolve(path, true) };
+            if in_initramfs { Ok(path.trim_start_matches('/').to_owned()) } else { self.overlay.resolve(path, true) };
         let resolved = resolved.map_err(|e| io::Error::other(e.to_string()))?;
         let open = |flags| {
-            if in_initramfs { self.disk.open_own(&resolved, flags) } else { self.disk.open_at(&resolved, flags) }
+            if in_initramfs {
+                self.overlay.disk().open_own(&resolved, flags)
+            } else {
+                self.overlay.disk().open_at(&resolved, flags)
+            }
         };
         let is_device = |file: &File| -> io::Result<bool> {
             let kind = file.metadata()?.file_type();
-            Ok(kind.is_block_device() || (kind.is_file() && self.usage != Use::NewRoot && !self.disk.is_slash()))
+            Ok(kind.is_block_device()
+                || (kind.is_file() && self.usage != Use::NewRoot && !self.overlay.disk().is_slash()))
         };
         // Opening another kind of device can have side effects: its type is checked first.
         let known = File::from(open(OFlags::PATH)?);
@@ -137,4 +120,20 @@ fn aligned(content: &[u8]) -> (Vec<u8>, usize) {
         to.copy_from_slice(content);
     }
     (buffer, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::TempDir;
+    use crate::root::Stage;
+
+    #[test]
+    fn device_change_is_recorded_in_its_stage() {
+        let dir = TempDir::new("device-stage");
+        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        root.enter(Stage::Network);
+        root.write_device("/dev/vda", &[], true, Command::new(["sfdisk"])).unwrap();
+        assert_eq!(root.commands().first().map(|command| command.when), Some(Stage::Network));
+    }
 }

@@ -28,7 +28,32 @@ pub(super) struct Disk {
     /// Whether `run` in the root is a symbolic link.
     links_run: bool,
     /// Whether [`STATE`] is kept in [`KEPT_STATE`].
-    pub(super) keeps_state: bool,
+    keeps_state: bool,
+}
+
+/// What is known of the status of a path on the disk.
+#[derive(Clone, Copy)]
+pub(super) enum Seen {
+    /// It was not looked at, or a link may be in the path.
+    Unknown,
+    Missing,
+    Found(Stat),
+}
+
+impl Seen {
+    /// The status of a path that was looked at.
+    pub(super) fn of(stat: Option<Stat>) -> Seen {
+        stat.map_or(Seen::Missing, Seen::Found)
+    }
+
+    /// The status; asks `disk` for it if it is not known.
+    pub(super) fn or_ask(self, disk: impl FnOnce() -> Option<Stat>) -> Option<Stat> {
+        match self {
+            Seen::Unknown => disk(),
+            Seen::Missing => None,
+            Seen::Found(stat) => Some(stat),
+        }
+    }
 }
 
 /// A file that is to be written, and its open folder.
@@ -51,10 +76,14 @@ const OF_CONTENT: [&CStr; 3] = [c"security.capability", c"security.ima", c"secur
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
 const OVERLAY: u32 = 0x794c_7630;
+const BTRFS: u32 = 0x9123_683e;
 /// How many bytes of generated content are written at a time.
 const BUFFER: usize = 64 << 10;
 /// The blocks and inodes that are to stay free: folders grow, and file systems have blocks of their own for large files.
 const MARGIN: u64 = 16;
+/// The bytes that are to stay free on btrfs, which writes a copy of its own trees for each change, and keeps a reserve that it
+/// counts as free for some.
+const BTRFS_MARGIN: u64 = 4 << 20;
 
 type Io<T> = std::result::Result<T, Errno>;
 
@@ -70,6 +99,16 @@ impl Disk {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the state is kept in another folder.
+    pub(super) fn keeps_state(&self) -> bool {
+        self.keeps_state
+    }
+
+    /// Sets whether the state is kept in another folder.
+    pub(super) fn set_keeps_state(&mut self, keeps_state: bool) {
+        self.keeps_state = keeps_state;
     }
 
     pub(super) fn is_slash(&self) -> bool {
@@ -129,15 +168,15 @@ impl Disk {
         Ok((self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
     }
 
-    /// The status of `path` by one system call. None if the path may contain a symbolic link.
-    pub(super) fn stat_plain(&self, path: &str) -> Option<Option<Stat>> {
+    /// The status of `path` by one system call. Unknown if the path may contain a symbolic link.
+    pub(super) fn stat_plain(&self, path: &str) -> Seen {
         if self.keeps_state && is_below(path, STATE) || self.links_run && is_below(path, "run") {
-            return None;
+            return Seen::Unknown;
         }
         match self.open_placed(path, OFlags::PATH) {
-            Ok(file) => stat_of(&file).map(Some),
-            Err(Errno::NOENT) => Some(None),
-            Err(_) => None,
+            Ok(file) => stat_of(&file).map_or(Seen::Unknown, Seen::Found),
+            Err(Errno::NOENT) => Seen::Missing,
+            Err(_) => Seen::Unknown,
         }
     }
 
@@ -196,8 +235,8 @@ impl Disk {
     }
 
     /// Opens a regular file for reading. None if there is none. Opening a device can have side effects, so the type is checked
-    /// first, unless `seen` is given.
-    pub(super) fn open_file(&self, path: &str, seen: Option<Option<Stat>>) -> std::io::Result<Option<File>> {
+    /// first, unless it was `seen`.
+    pub(super) fn open_file(&self, path: &str, seen: Seen) -> std::io::Result<Option<File>> {
         let is_file = |fd: &OwnedFd| Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::RegularFile);
         let open = |flags| match self.open_at(path, flags) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::NXIO) => Ok(None),
@@ -205,8 +244,9 @@ impl Disk {
             Ok(fd) => Ok(if is_file(&fd)? { Some(fd) } else { None }),
         };
         let looks_right = match seen {
-            Some(stat) => stat.is_some_and(|s| s.kind == Kind::File),
-            None => open(OFlags::PATH)?.is_some(),
+            Seen::Found(stat) => stat.kind == Kind::File,
+            Seen::Missing => false,
+            Seen::Unknown => open(OFlags::PATH)?.is_some(),
         };
         if !looks_right {
             return Ok(None);
@@ -215,7 +255,7 @@ impl Disk {
     }
 
     /// The bytes of a regular file of at most `limit` bytes. None where there is none.
-    pub(super) fn read(&self, path: &str, seen: Option<Option<Stat>>, limit: u64) -> std::io::Result<Option<Vec<u8>>> {
+    pub(super) fn read(&self, path: &str, seen: Seen, limit: u64) -> std::io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open_file(path, seen)? else { return Ok(None) };
         let meta = file.metadata()?;
         let too_large = || std::io::Error::other(format!("larger than {limit} bytes"));
@@ -277,7 +317,9 @@ impl Disk {
                 let (parent, name) = self.open_parent(path)?;
                 let temporary = temporary_name(name);
                 self.make_temporary(path, || fs::symlinkat(target, &parent, &temporary))?;
-                Ok(fs::renameat(&parent, &temporary, &parent, name)?)
+                let renamed = fs::renameat(&parent, &temporary, &parent, name);
+                // A full btrfs makes the link and cannot rename it.
+                Ok(renamed.inspect_err(|_| _ = fs::unlinkat(&parent, &temporary, AtFlags::empty()))?)
             }
             Change::Remove { .. } => self.remove(path),
             Change::Chown { attr, .. } | Change::Chmod { attr, .. } => self.set_attr(path, *attr),
@@ -495,6 +537,18 @@ impl Disk {
         fs::fstat(fd).is_ok_and(|stat| fs::fstat(&self.base).is_ok_and(|own| own.st_dev == stat.st_dev))
     }
 
+    /// Whether `path` is on the root's own file system.
+    pub(super) fn is_on_own(&self, path: &str) -> bool {
+        let mut at = path;
+        while !at.is_empty() {
+            if let Some(device) = self.device(at) {
+                return Some(device) == self.device("");
+            }
+            at = folder_of(at);
+        }
+        true
+    }
+
     /// Opens a path of this system's own `/`, instead of the root's.
     pub(super) fn open_own(&self, path: &str, flags: OFlags) -> Io<OwnedFd> {
         let own = self.own.as_ref().ok_or(Errno::NOENT)?;
@@ -509,9 +563,12 @@ impl Disk {
     /// Fails if the folder's file system lacks the blocks or inodes for the changes, beside `journal` bytes in another file. A file
     /// that is replaced is there twice for a moment.
     pub(super) fn check_room(&self, folder: &str, journal: u64, entries: &[Entry]) -> std::io::Result<()> {
-        let stat = fs::fstatvfs(self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?)?;
+        let folder = self.open_at(folder, OFlags::PATH | OFlags::DIRECTORY)?;
+        let stat = fs::fstatvfs(&folder)?;
+        let is_btrfs = fs::fstatfs(&folder)?.f_type as u32 == BTRFS;
+        let (free, margin) = if is_btrfs { (stat.f_bavail, BTRFS_MARGIN) } else { (stat.f_bfree, 0) };
         let blocks = |bytes: u64| bytes.div_ceil(stat.f_frsize.max(512));
-        let (mut needed, mut inodes) = (blocks(journal) + MARGIN, MARGIN);
+        let (mut needed, mut inodes) = (blocks(journal.saturating_add(margin)) + MARGIN, MARGIN);
         for Entry { change, .. } in entries {
             let more = match change {
                 Change::Write { content, .. } => blocks(content.len()),
@@ -521,7 +578,7 @@ impl Disk {
             (needed, inodes) = (needed.saturating_add(more), inodes + 1);
         }
         // File systems that do not know their size, or have no fixed number of inodes, report 0.
-        let lack = [(stat.f_blocks, stat.f_bfree, needed, "blocks"), (stat.f_files, stat.f_ffree, inodes, "inodes")];
+        let lack = [(stat.f_blocks, free, needed, "blocks"), (stat.f_files, stat.f_ffree, inodes, "inodes")];
         match lack.into_iter().find(|(all, free, needed, _)| *all > 0 && free < needed) {
             Some((_, free, needed, what)) => {
                 let text = format!("{free} {what} are free, and {needed} may be needed");

@@ -1,140 +1,93 @@
-//! The journal: all changes of a commit in one file on the root, written and synced before the first change
-//! is made, and removed when the last is on the disk. A run that finds a journal makes its changes first.
+//! What a root knows of its commits: whether what they were given is on the disk.
 
-use super::disk::Disk;
-use super::layout::{folder_of, path_in};
-use super::lock::wait_for;
-use super::record::{self, Entry, Record};
-use super::staging;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
-use std::fs::File;
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
+/// How far commits have come. Each state but the first has what is said of it in common with those after it.
+///
+/// No state is left for an earlier one, but for `Unsettled`, which a sync of the whole root ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    /// The changes that an earlier run left were not looked for, and nothing that outlives the boot was written.
+    Unread,
+    /// Everything is on the disk, in the journal, or in the list of changes that wait for their file system.
+    Clean,
+    /// A change failed that a later run may be able to make. Nothing that was written since is marked as done, and the next stage
+    /// that can write repeats the work.
+    Unwritten,
+    /// Beside that, something that was written without a journal may not have reached the disk: marks wait for a sync.
+    Unsettled,
+}
 
-/// The journal's name.
-pub(super) const JOURNAL: &str = ".prepivot-journal";
-/// The name of the list of changes that wait for their file system to be mounted. It is only changed through
-/// the journal.
-pub(super) const WAITING: &str = ".prepivot-waiting";
-/// Folders that can hold both, best first. PID 1 needs /etc before it mounts anything, so the initramfs and
-/// the real root see the same one.
-pub(super) const FOLDERS: [&str; 3] = ["etc", "var/lib", ""];
-
-/// How long to wait for another process's commit.
-const LOCK_WAIT: Duration = Duration::from_secs(30);
-/// How often to create the journal again, after another process has taken the still empty file for a dead
-/// run's and removed it.
-const TRIES: usize = 3;
-
-/// A journal on the disk. Other processes wait for its lock until this is dropped.
+/// The journal as a root knows it.
 pub(super) struct Journal {
-    path: String,
-    file: File,
-    /// Whether there may be contents beside it.
-    stages: bool,
+    state: State,
+    /// Paths that commits have written.
+    done: Vec<String>,
+    /// Marks that were made without waiting for the disk.
+    unsynced_marks: Vec<String>,
 }
 
 impl Journal {
-    /// Writes the journal in `folder` and syncs it; the contents of the entries at the indices `large` are staged beside it. If that
-    /// fails, nothing is left of it. Returns the entries to carry out, if they are others.
-    ///
-    /// # Errors
-    /// The folder's file system is full or read-only, or there already is a journal (`EEXIST`).
-    pub(super) fn write(
-        disk: &Disk,
-        folder: &str,
-        entries: &[Entry],
-        large: &[usize],
-    ) -> io::Result<(Journal, Option<Vec<Entry>>)> {
-        let journal = Journal::create(disk, path_in(folder, JOURNAL))?;
-        let journal = Journal { stages: !large.is_empty(), ..journal };
-        let fill = || -> io::Result<Option<Vec<Entry>>> {
-            // Staged files always sit next to a journal, so recovery can find them.
-            let staged = journal.stages.then(|| staging::write(disk, folder, entries, large)).transpose()?;
-            record::write(&mut &journal.file, staged.as_deref().unwrap_or(entries))?;
-            journal.file.sync_all()?;
-            disk.sync_folder(&journal.path)?;
-            Ok(staged)
-        };
-        match fill() {
-            Ok(staged) => Ok((journal, staged)),
-            Err(e) => {
-                let _ = journal.remove(disk);
-                Err(e)
-            }
-        }
+    /// A journal that was not looked for.
+    pub(super) fn new() -> Journal {
+        Journal { state: State::Unread, done: Vec::new(), unsynced_marks: Vec::new() }
     }
 
-    fn create(disk: &Disk, path: String) -> io::Result<Journal> {
-        for _ in 0..TRIES {
-            let (parent, name) = disk.open_parent(&path)?;
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = lock(fs::openat(&parent, name, flags, Mode::from_raw_mode(0o600))?)?;
-            if fs::fstat(&file)?.st_nlink > 0 {
-                return Ok(Journal { path, file, stages: false });
-            }
-        }
-        Err(Errno::AGAIN.into())
+    /// Notes that the changes that an earlier run left were looked for.
+    pub(super) fn note_read(&mut self) {
+        self.state = self.state.max(State::Clean);
     }
 
-    /// Opens the journal in `folder`, once no other process locks it. None if there is none.
-    ///
-    /// # Errors
-    /// The file is not prepivot's own, or cannot be opened or locked.
-    pub(super) fn find(disk: &Disk, folder: &str) -> io::Result<Option<Journal>> {
-        let path = path_in(folder, JOURNAL);
-        let Some(file) = open_own(disk, &path)? else { return Ok(None) };
-        let file = lock(file.into())?;
-        // The process that held the lock has finished and removed the file.
-        Ok((fs::fstat(&file)?.st_nlink > 0).then_some(Journal { path, file, stages: true }))
+    /// Whether the changes that an earlier run left were looked for.
+    pub(super) fn is_read(&self) -> bool {
+        self.state > State::Unread
     }
 
-    /// Reads the journal. None if it is incomplete: then none of its changes were made.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(super) fn read(&self) -> io::Result<Option<Record<&File>>> {
-        Record::open(&self.file)
+    /// Notes that a change failed that a later run may be able to make.
+    pub(super) fn note_unwritten(&mut self) {
+        self.state = self.state.max(State::Unwritten);
     }
 
-    /// Removes the journal, with what is staged beside it, and syncs the removal.
-    ///
-    /// # Errors
-    /// It cannot be removed, or the removal cannot be synced.
-    pub(super) fn remove(&self, disk: &Disk) -> io::Result<()> {
-        if self.stages {
-            staging::remove(disk, folder_of(&self.path))?;
-        }
-        let (parent, name) = disk.open_parent(&self.path)?;
-        fs::unlinkat(&parent, name, AtFlags::empty())?;
-        disk.sync_folder(&self.path)
+    /// Whether a change failed that a later run may be able to make.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.state >= State::Unwritten
     }
-}
 
-/// Opens a file that prepivot wrote: a regular file that only this process's user can read and write. None
-/// if there is none.
-///
-/// # Errors
-/// It belongs to another user, or cannot be opened.
-pub(super) fn open_own(disk: &Disk, path: &str) -> io::Result<Option<File>> {
-    let Some(file) = disk.open_file(path, None)? else { return Ok(None) };
-    let stat = fs::fstat(&file)?;
-    let own = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0 && stat.st_nlink <= 1;
-    if own { Ok(Some(file)) } else { Err(io::Error::other("it is not a file that prepivot made")) }
-}
-
-/// Locks the file exclusively; the lock ends with the process.
-fn lock(file: OwnedFd) -> io::Result<File> {
-    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => {}
-        // A file system without locks is used by one machine only.
-        Ok(()) | Err(_) => return Ok(file.into()),
+    /// Notes that a change failed, and that something may not have reached the disk.
+    pub(super) fn note_unsettled(&mut self) {
+        self.state = State::Unsettled;
     }
-    let file = Arc::new(file);
-    let locked = wait_for(file.clone(), LOCK_WAIT, |file| fs::flock(file.as_fd(), FlockOperation::LockExclusive));
-    locked.unwrap_or(Err(Errno::WOULDBLOCK))?;
-    Ok(file.try_clone()?.into())
+
+    /// Whether something may not have reached the disk.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.state == State::Unsettled
+    }
+
+    /// Notes that a sync has brought everything that was written to the disk.
+    pub(super) fn note_settled(&mut self) {
+        self.state = self.state.min(State::Unwritten);
+    }
+
+    /// Notes that a path was written.
+    pub(super) fn note_done(&mut self, path: &str) {
+        self.done.push(path.to_owned());
+    }
+
+    /// Forgets the paths that were written after the first `count`, because they are removed again.
+    pub(super) fn forget_done_after(&mut self, count: usize) {
+        self.done.truncate(count);
+    }
+
+    /// The paths that were written, in order.
+    pub(super) fn done(&self) -> &[String] {
+        &self.done
+    }
+
+    /// Notes marks that are made without waiting for the disk.
+    pub(super) fn note_unsynced(&mut self, marks: impl IntoIterator<Item = String>) {
+        self.unsynced_marks.extend(marks);
+    }
+
+    /// The marks that were made without waiting for the disk. They are no longer known.
+    pub(super) fn take_unsynced(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unsynced_marks)
+    }
 }

@@ -53,10 +53,10 @@ impl Root {
         }
         let file = if self.has_run() {
             let (path, attr) = (run_dir::DIR.to_owned(), Attr::root(0o700));
-            let made = self.disk.apply(&Change::Mkdir { path, attr }, &mut LastFolder::default());
-            made.and_then(|()| Ok(self.disk.open_lock(&format!("{}/{stage}.lock", &run_dir::DIR[1..]))?))
+            let made = self.overlay.disk().apply(&Change::Mkdir { path, attr }, &mut LastFolder::default());
+            made.and_then(|()| Ok(self.overlay.disk().open_lock(&format!("{}/{stage}.lock", &run_dir::DIR[1..]))?))
         } else {
-            self.disk.open_at("", OFlags::RDONLY | OFlags::DIRECTORY).map_err(Into::into)
+            self.overlay.disk().open_at("", OFlags::RDONLY | OFlags::DIRECTORY).map_err(Into::into)
         };
         let failed = || format!("the stage goes on without its lock ({stage})");
         let file = Arc::new(file.context(failed)?);
@@ -78,8 +78,8 @@ impl Root {
         if !self.is_live() {
             return Ok(None);
         }
-        let (resolved, _) = self.resolve_to_change(path, true)?;
-        let file = self.disk.open_lock(&resolved).context(|| format!("failed to open {path}"))?;
+        let (resolved, _) = self.overlay.resolve_to_change(path, true)?;
+        let file = self.overlay.disk().open_lock(&resolved).context(|| format!("failed to open {path}"))?;
         let file = Arc::new(file);
         match wait_for(file.clone(), wait, |file| fcntl_lock(file, FlockOperation::LockExclusive)) {
             Some(result) => result.context(|| format!("failed to lock {path}"))?,

@@ -65,36 +65,34 @@ fn numbered_user(name: &str) -> Option<Ids> {
     numbered(name).map(|uid| Ids { uid, gid: 0 })
 }
 
-impl Root {
-    /// Reads the account files.
-    pub fn owners(&self) -> Owners {
-        let (passwd, group) = (self.text("/etc/passwd"), self.text("/etc/group"));
-        Owners { users: by_name(users(&passwd)), groups: by_name(groups(&group)) }
-    }
+/// Reads the account files.
+pub fn owners(root: &Root) -> Owners {
+    let (passwd, group) = (root.text("/etc/passwd"), root.text("/etc/group"));
+    Owners { users: by_name(users(&passwd)), groups: by_name(groups(&group)) }
+}
 
-    /// The ids of a user given by name or number; the group is the login group.
-    pub fn user_ids(&self, name: &str) -> Option<Ids> {
-        let passwd = self.text("/etc/passwd");
-        let found = users(&passwd).find(|(found, _)| *found == name);
-        found.map(|(_, ids)| ids).or_else(|| numbered_user(name))
-    }
+/// The ids of a user given by name or number; the group is the login group.
+pub fn user_ids(root: &Root, name: &str) -> Option<Ids> {
+    let passwd = root.text("/etc/passwd");
+    let found = users(&passwd).find(|(found, _)| *found == name);
+    found.map(|(_, ids)| ids).or_else(|| numbered_user(name))
+}
 
-    /// The id of a group given by name or number.
-    pub fn group_id(&self, name: &str) -> Option<u32> {
-        let group = self.text("/etc/group");
-        let found = groups(&group).find(|(found, _)| *found == name);
-        found.map(|(_, gid)| gid).or_else(|| numbered(name))
-    }
+/// The id of a group given by name or number.
+pub fn group_id(root: &Root, name: &str) -> Option<u32> {
+    let group = root.text("/etc/group");
+    let found = groups(&group).find(|(found, _)| *found == name);
+    found.map(|(_, gid)| gid).or_else(|| numbered(name))
+}
 
-    /// The name of a user; its number if the root has no name for it.
-    pub fn user_name(&self, uid: u32) -> String {
-        if uid == 0 { "root".into() } else { name_of(&self.text("/etc/passwd"), uid) }
-    }
+/// The name of a user; its number if the root has no name for it.
+pub fn user_name(root: &Root, uid: u32) -> String {
+    if uid == 0 { "root".into() } else { name_of(&root.text("/etc/passwd"), uid) }
+}
 
-    /// The name of a group; its number if the root has no name for it.
-    pub fn group_name(&self, gid: u32) -> String {
-        if gid == 0 { "root".into() } else { name_of(&self.text("/etc/group"), gid) }
-    }
+/// The name of a group; its number if the root has no name for it.
+pub fn group_name(root: &Root, gid: u32) -> String {
+    if gid == 0 { "root".into() } else { name_of(&root.text("/etc/group"), gid) }
 }
 
 fn name_of(file: &str, id: u32) -> String {

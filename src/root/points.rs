@@ -4,22 +4,13 @@
 //! units (systemd.mount(5)), systemd.mount-extra= and systemd.volatile= (systemd-fstab-generator(8)),
 //! partitions of the root's disk (systemd-gpt-auto-generator(8)), and ostree's /var.
 
-use super::disk::is_in_memory;
-use super::layout::{KEPT_STATE, STATE, is_below, is_volatile};
+use super::installed::{self, UNIT_FOLDERS};
+use super::layout::{STATE, is_below, is_volatile};
 use super::mounts::unescape;
-use super::{Kind, Root, Use};
-use crate::base::error::{Context, Result};
+use super::{Root, Use};
 use crate::machine::credentials;
-use rustix::fd::AsRawFd;
-use rustix::fs::CWD;
-use rustix::mount::{OpenTreeFlags, mount_bind, open_tree};
 use std::collections::BTreeSet;
-use std::path::Path;
 
-/// The folders of an image's units (systemd.unit(5)); the first takes precedence, and is the administrator's. The last two are the
-/// same folder on merged-/usr systems.
-const UNIT_FOLDERS: [&str; 4] =
-    ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 /// Partition types that are mounted without a line in fstab, and their mount points (systemd-gpt-auto-generator(8)).
 const PARTITIONS: [(&str, &str); 4] = [
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "home"),
@@ -47,71 +38,87 @@ pub(super) struct Point {
     over_empty: bool,
 }
 
-/// Finds the mounts that will hide parts of the new root, and the folder for the state until then.
-pub(super) fn find(root: &mut Root) {
-    root.unmounted.clear();
-    root.disk.keeps_state = false;
-    let mut points = all(root);
-    root.points = Some(points.iter().map(|point| point.path.clone()).collect());
-    points.retain(|point| !root.disk.is_mount(&point.path));
-    let of_state = points.iter().find(|p| is_below(STATE, &p.path));
-    root.disk.keeps_state = of_state.is_some_and(|p| p.in_memory || p.over_empty)
-        || (of_state.is_some() && root.disk.is_read_only(STATE) && !root.disk.is_read_only("etc"));
-    root.unmounted = points.into_iter().map(|p| p.path).collect();
+/// The mount points of the real root, as far as they are known. Paths have no leading slash.
+#[derive(Default)]
+pub(super) struct Mounts {
+    /// All, once found, until something may have changed them.
+    all: Option<Vec<String>>,
+    /// Those on which nothing is mounted yet.
+    unmounted: Vec<String>,
 }
 
-impl Root {
-    /// The folders of the root's units, each once: those of the administrator and those of the vendor.
-    pub fn unit_folders(&self) -> (&'static str, Vec<&'static str>) {
-        let [own, vendor @ .., lib] = UNIT_FOLDERS;
-        let is_own = |path: &str| self.lstat(path).is_some_and(|s| s.kind == Kind::Dir);
-        (own, vendor.into_iter().chain(Some(lib).filter(|_| is_own("/lib"))).collect())
+impl Mounts {
+    /// Whether all are known.
+    pub(super) fn are_known(&self) -> bool {
+        self.all.is_some()
     }
 
-    /// In the running system: if the state's file system is in memory, bind mounts the copy that is kept on
-    /// the disk over it.
-    ///
-    /// # Errors
-    /// It cannot be mounted.
-    pub fn bind_state(&self) -> Result<()> {
-        let in_memory = || self.disk.nearest(STATE).is_some_and(is_in_memory);
-        if !self.is_live() || !self.is_dir(KEPT_STATE) || !in_memory() {
-            return Ok(());
-        }
-        let (kept, place) = (format!("/{KEPT_STATE}"), format!("/{STATE}"));
-        std::fs::create_dir_all(&place).context(|| format!("failed to make {place}"))?;
-        mount_bind(&kept, &place).context(|| format!("failed to mount {kept} on {place}"))
+    /// Takes `all` to be all mount points.
+    pub(super) fn know(&mut self, all: Vec<String>) {
+        self.all = Some(all);
     }
 
-    /// In the running system: the root's own file system without its mounts, if one hides the state. The next boot's initramfs sees
-    /// the hidden files. None if nothing is hidden.
-    ///
-    /// # Errors
-    /// The kernel does not show it: it is older than 5.2.
-    pub fn beneath_state(&self) -> Result<Option<Root>> {
-        let mut places = STATE.match_indices('/').map(|(i, _)| &STATE[..i]).chain([STATE]);
-        if !self.is_live() || !places.any(|place| self.disk.is_mount(place)) {
-            return Ok(None);
-        }
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree =
-            open_tree(CWD, "/", flags).context(|| format!("failed to look below what is mounted on /{STATE}"))?;
-        let mut beneath = Root::open(Path::new(&format!("/proc/self/fd/{}", tree.as_raw_fd())), Use::Tree)?;
-        // What an earlier run left is this root's: it knows what is mounted.
-        beneath.recovered = true;
-        Ok(Some(beneath))
+    /// Notes that they may have changed.
+    pub(super) fn forget(&mut self) {
+        self.all = None;
     }
 
-    /// Whether the running system's state may be such a bind mount.
-    pub fn is_state_bound(&self) -> bool {
-        self.is_live() && self.is_dir(KEPT_STATE) && self.disk.is_mount(STATE)
+    /// Whether a path is below one of those that are known.
+    pub(super) fn hold(&self, path: &str) -> bool {
+        self.all.iter().flatten().any(|point| is_below(path, point))
     }
+
+    /// Those on which nothing is mounted yet.
+    pub(super) fn unmounted(&self) -> &[String] {
+        &self.unmounted
+    }
+
+    /// Has only these not be mounted yet.
+    #[cfg(test)]
+    pub(super) fn expect(&mut self, unmounted: &[&str]) {
+        self.unmounted = unmounted.iter().map(|&point| point.to_owned()).collect();
+    }
+
+    /// Whether something is mounted on all of them.
+    pub(super) fn are_complete(&self) -> bool {
+        self.unmounted.is_empty()
+    }
+
+    /// Whether nothing is mounted on `point` yet.
+    pub(super) fn lack(&self, point: &str) -> bool {
+        self.unmounted.iter().any(|unmounted| unmounted == point)
+    }
+
+    /// Whether a path is one on which nothing is mounted yet, or below it.
+    pub(super) fn hold_back(&self, path: &str) -> bool {
+        self.unmounted.iter().any(|point| is_below(path, point))
+    }
+
+    /// Whether a file system that is not mounted yet will cover a path.
+    pub(super) fn cover(&self, path: &str) -> bool {
+        self.unmounted.iter().any(|point| path.len() > point.len() && is_below(path, point))
+    }
+}
+
+/// Finds the mounts that will hide parts of the new root, and the folder for the state until then.
+pub(super) fn find(root: &mut Root) {
+    // What says where something is mounted is read as it is on the disk.
+    root.overlay.set_mounts(Mounts::default(), false);
+    let mut points = all(root);
+    let every = points.iter().map(|point| point.path.clone()).collect();
+    let disk = root.overlay.disk();
+    points.retain(|point| !disk.is_mount(&point.path));
+    let of_state = points.iter().find(|p| is_below(STATE, &p.path));
+    let keeps_state = of_state.is_some_and(|p| p.in_memory || p.over_empty)
+        || (of_state.is_some() && disk.is_read_only(STATE) && !disk.is_read_only("etc"));
+    let unmounted = points.into_iter().map(|p| p.path).collect();
+    root.overlay.set_mounts(Mounts { all: Some(every), unmounted }, keeps_state);
 }
 
 /// Mount points on which nothing is mounted yet.
 pub(super) fn unmounted(root: &Root) -> Vec<Point> {
     let mut found = all(root);
-    found.retain(|point| !root.disk.is_mount(&point.path));
+    found.retain(|point| !root.overlay.disk().is_mount(&point.path));
     found
 }
 
@@ -144,7 +151,7 @@ pub(super) fn unfinished(root: &Root) -> Option<String> {
         let value = root.cmdline.value(word).or_else(|| root.cmdline.has(word).then_some("1"));
         value.is_some_and(|v| !matches!(v, "" | "0" | "no" | "off" | "disabled"))
     };
-    let word = OVERLAYS.iter().find(is_on).filter(|_| !root.disk.is_overlay(""))?;
+    let word = OVERLAYS.iter().find(is_on).filter(|_| !root.overlay.disk().is_overlay(""))?;
     Some(format!("kernel command line: {word}: an overlay is to be mounted over the root later"))
 }
 
@@ -160,7 +167,7 @@ impl Points<'_> {
     }
 
     fn add_point(&mut self, point: Point) {
-        let Ok(path) = self.root.resolve(&point.path, true) else { return };
+        let Ok(path) = self.root.overlay.resolve(&point.path, true) else { return };
         let known = self.found.iter().any(|point| point.path == path);
         let is_none = path.is_empty() || is_below(&path, "none");
         if !is_none && !known && !is_volatile(&path) {
@@ -207,7 +214,7 @@ impl Points<'_> {
     /// (systemd.unit(5), RequiresMountsFor=).
     fn units(&mut self) {
         let mut seen = BTreeSet::new();
-        let (own, vendor) = self.root.unit_folders();
+        let (own, vendor) = installed::unit_folders(self.root);
         for folder in std::iter::once(own).chain(vendor) {
             for name in self.root.list(folder).into_iter().filter(|name| name.ends_with(".mount")) {
                 let text = self.root.text(&format!("{folder}/{name}"));
@@ -228,7 +235,7 @@ impl Points<'_> {
     fn partitions(&mut self) {
         let root = self.root;
         let off = root.cmdline.value("systemd.gpt_auto").is_some_and(|v| matches!(v, "0" | "no" | "off" | "false"));
-        let Some(device) = root.disk.device("").filter(|_| !off && root.exists(GPT_AUTO)) else { return };
+        let Some(device) = root.overlay.disk().device("").filter(|_| !off && root.exists(GPT_AUTO)) else { return };
         let device = format!("b{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         let property = |name: &str, key: &str| {
             let text = root.text(&format!("{UDEV}/{name}"));
@@ -315,9 +322,9 @@ mod tests {
             assert!(root.unfinished().is_some(), "{line}");
         }
         root.cmdline = Cmdline::new("");
-        root.unmounted = vec!["usr/local".into()];
+        root.overlay.mounts_mut().expect(&["usr/local"]);
         assert_eq!(root.unfinished(), None);
-        root.unmounted = vec!["usr".into()];
+        root.overlay.mounts_mut().expect(&["usr"]);
         assert!(root.unfinished().unwrap().starts_with("/usr is "));
     }
 }

@@ -1,14 +1,15 @@
 //! Recovery after an earlier run: carries out an unfinished journal, and changes whose file system has since
 //! been mounted.
 
-use super::commit::Outcome;
 use super::folders::Touched;
-use super::journal::{FOLDERS, JOURNAL, Journal, WAITING, open_own};
-use super::layout::{folder_of, is_below, path_in};
+use super::journal_file::{FOLDERS, JOURNAL, JournalFile, WAITING};
+use super::layout::path_in;
 use super::mounts::Writable;
+use super::pending::is_due;
 use super::points;
-use super::record::{Entry, Record};
+use super::record::Entry;
 use super::staging;
+use super::write::Outcome;
 use super::{Change, Kind, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use std::io;
@@ -19,16 +20,18 @@ impl Root {
     ///
     /// Returns an error for each change that could not be made.
     pub fn recover(&mut self) -> Vec<Error> {
-        self.recovered = true;
-        let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.resolve(f, true).ok()).collect();
+        self.journal.note_read();
+        self.overlay.set_alone(!self.runs_commands());
+        let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| self.overlay.resolve(f, true).ok()).collect();
         folders.dedup();
-        let has = |folder: &String, name: &str| self.disk.stat(&path_in(folder, name)).is_some();
+        let has = |folder: &String, name: &str| self.overlay.disk().stat(&path_in(folder, name)).is_some();
         let [journal, waiting] = [JOURNAL, WAITING].map(|name| folders.iter().any(|folder| has(folder, name)));
         if !journal && !waiting {
             return Vec::new();
         }
         let mut errors = Vec::new();
-        let read_only: Vec<&String> = folders.iter().filter(|folder| self.disk.is_read_only(folder)).collect();
+        let read_only: Vec<&String> =
+            folders.iter().filter(|folder| self.overlay.disk().is_read_only(folder)).collect();
         let needs_it = self.usage == Use::NewRoot && !read_only.is_empty();
         let writable = match needs_it.then(|| Writable::make(self.path())).transpose() {
             Ok(writable) => writable.flatten(),
@@ -47,7 +50,7 @@ impl Root {
             points::find(self);
         }
         for folder in &folders {
-            errors.extend(self.load_waiting(folder).err());
+            errors.extend(self.pending.load(self.overlay.disk(), folder).err());
         }
         let not_mounted = self.not_mounted();
         errors.extend(self.make_due(&not_mounted));
@@ -58,7 +61,7 @@ impl Root {
 
     /// Whether there are changes that wait for a file system.
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.pending.is_empty()
     }
 
     /// Carries out the changes that still wait: their file systems will not be mounted in this boot. For the
@@ -66,7 +69,7 @@ impl Root {
     ///
     /// Returns an error for each change that could not be made.
     pub fn stop_waiting(&mut self) -> Vec<Error> {
-        let mut errors = if self.recovered { Vec::new() } else { self.recover() };
+        let mut errors = if self.journal.is_read() { Vec::new() } else { self.recover() };
         errors.extend(self.make_due(&[]));
         errors
     }
@@ -74,8 +77,8 @@ impl Root {
     /// Mount points of the root on which something may still be mounted.
     fn not_mounted(&self) -> Vec<String> {
         match self.usage {
-            Use::NewRoot => self.unmounted.clone(),
-            Use::Tree | Use::Plan if self.disk.is_slash() => {
+            Use::NewRoot => self.overlay.mounts().unmounted().to_vec(),
+            Use::Tree | Use::Plan if self.overlay.disk().is_slash() => {
                 points::unmounted(self).into_iter().map(|p| p.path).collect()
             }
             // Nothing is ever mounted in a folder.
@@ -83,32 +86,17 @@ impl Root {
         }
     }
 
-    /// Whether an entry can be carried out now: its file system is mounted, or the folder that the mount
-    /// would hide is visible.
-    fn is_due(&self, entry: &Entry, not_mounted: &[String]) -> bool {
-        let path = entry.change.resolved();
-        if entry.hidden { self.is_on_own(path) } else { !not_mounted.iter().any(|m| is_below(path, m)) }
-    }
-
-    /// Whether `path` is on the root's own file system.
-    pub(super) fn is_on_own(&self, path: &str) -> bool {
-        let mut at = path;
-        while !at.is_empty() {
-            if let Some(device) = self.disk.device(at) {
-                return Some(device) == self.disk.device("");
-            }
-            at = folder_of(at);
-        }
-        true
-    }
-
     /// Carries out the journal in `folder`, if there is one. Changes to file systems that are not mounted now
     /// become waiting changes.
     pub(super) fn recover_journal(&mut self, folder: &str) -> io::Result<Vec<Error>> {
-        let Some(journal) = Journal::find(&self.disk, folder)? else { return Ok(Vec::new()) };
+        let Some(journal) = JournalFile::find(self.overlay.disk(), folder)? else { return Ok(Vec::new()) };
         let Some(mut record) = journal.read()? else {
             log::info!("a journal that is not complete is removed: nothing of it was carried out");
-            return if self.is_plan() { Ok(Vec::new()) } else { journal.remove(&self.disk).map(|()| Vec::new()) };
+            return if self.is_plan() {
+                Ok(Vec::new())
+            } else {
+                journal.remove(self.overlay.disk()).map(|()| Vec::new())
+            };
         };
         log::info!("an earlier run was cut off: what its journal has is carried out");
         let not_mounted = self.not_mounted();
@@ -117,11 +105,11 @@ impl Root {
         let mut stays = Vec::new();
         while let Some(entry) = record.next()? {
             let named = || format!("failed to write {}", entry.change.path());
-            let is_now = self.is_due(&entry, &not_mounted);
+            let is_now = is_due(self.overlay.disk(), &entry, &not_mounted);
             // Staged files are removed with this journal. In the running system a file is created in its folder, and inherits the
             // label.
             let holds = !is_now || self.usage != Use::NewRoot;
-            let found = staging::find(&self.disk, folder, &entry, holds).context(named);
+            let found = staging::find(self.overlay.disk(), folder, &entry, holds).context(named);
             let Some(entry) = found.unwrap_or_else(|e| {
                 outcome.lose(e);
                 None
@@ -132,8 +120,8 @@ impl Root {
                 outcome.errors.extend(self.stage(entry).err());
             } else if is_now {
                 // It may have been made by the run that was cut off.
-                self.needs_label(&entry.change);
-                self.carry_out([entry], &mut touched, &mut outcome);
+                self.labels.need(&entry.change);
+                self.writer().carry_out([entry], &mut touched, &mut outcome);
             } else {
                 stays.push(entry);
             }
@@ -142,13 +130,12 @@ impl Root {
             return Ok(outcome.errors);
         }
         if !stays.is_empty() {
-            outcome.errors.extend(self.load_waiting(folder).err());
-            self.waiting.retain(|e| !stays.contains(e));
-            self.waiting.append(&mut stays);
+            outcome.errors.extend(self.pending.load(self.overlay.disk(), folder).err());
+            self.pending.add_again(stays);
             match self.list_of_waiting() {
                 Ok(change) => {
-                    touched.add_of(&self.disk, &change);
-                    self.one(change, &mut outcome);
+                    touched.add_of(self.overlay.disk(), &change);
+                    self.writer().one(change, &mut outcome);
                 }
                 Err(e) => outcome.errors.push(e),
             }
@@ -156,50 +143,18 @@ impl Root {
         Ok(self.end_journal(journal, &touched, outcome))
     }
 
-    /// Reads the list of waiting changes in `folder`, unless one has been read.
-    fn load_waiting(&mut self, folder: &str) -> Result<()> {
-        if self.waiting_folder.is_some() {
-            return Ok(());
-        }
-        let path = path_in(folder, WAITING);
-        let read = || -> io::Result<Option<Vec<Entry>>> {
-            let Some(file) = open_own(&self.disk, &path)? else { return Ok(None) };
-            let mut record = Record::open(file)?.ok_or_else(|| io::Error::other("it is not complete"))?;
-            let mut entries = Vec::new();
-            while let Some(entry) = record.next()? {
-                entries.push(entry);
-            }
-            Ok(Some(entries))
-        };
-        let entries = read().context(|| format!("failed to read the waiting changes in /{path}"))?;
-        if let Some(entries) = entries {
-            self.waiting = entries;
-            self.waiting_folder = Some(folder.to_owned());
-        }
-        Ok(())
-    }
-
     /// Carries out the waiting changes, except for those below `not_mounted`. If one of them is starved, all stay on the list, for
     /// the next stage.
     fn make_due(&mut self, not_mounted: &[String]) -> Vec<Error> {
         let mut errors = Vec::new();
-        let before = self.waiting.clone();
-        for entry in std::mem::take(&mut self.waiting) {
-            if !self.is_due(&entry, not_mounted) {
-                self.waiting.push(entry);
-                continue;
-            }
-            self.waiting_changed = true;
-            if entry.hidden {
-                self.due.push(entry);
-            } else {
-                errors.extend(self.stage(entry).err());
-            }
+        let before = self.pending.waiting();
+        for entry in self.pending.take_ready(self.overlay.disk(), not_mounted) {
+            errors.extend(self.stage(entry).err());
         }
-        if self.waiting_changed && !self.is_plan() {
+        if self.pending.is_changed() && !self.is_plan() {
             errors.extend(self.commit());
-            if std::mem::take(&mut self.waiting_changed) {
-                self.waiting = before;
+            if self.pending.take_changed() {
+                self.pending.restore(before);
             }
         }
         errors

@@ -2,8 +2,11 @@
 //! root. Files created in the running system get their labels with the commit; otherwise they would keep those of their temporary
 //! names.
 
+use super::disk::Disk;
+use super::installed;
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
-use super::{Attr, Change, Command, Kind, Node, Output, Root, is_on_disk, run_dir};
+use super::overlay::Node;
+use super::{Attr, Change, Command, Kind, Output, Root, is_on_disk, run_dir};
 use crate::base::error::Result;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,98 +25,75 @@ fn unlabelled() -> String {
     format!("/{STATE}/data/prepivot-unlabelled")
 }
 
-impl Root {
-    /// Lists everything that was written in [`RELABEL`], with what an earlier boot left unlabelled, if the root has SELinux and it is
-    /// not disabled.
-    ///
-    /// # Errors
-    /// /run cannot be written.
-    pub fn relabel_later(&mut self) -> Result<()> {
-        if !self.has_selinux() {
-            return Ok(());
-        }
-        let lines = self.lines_with(&[]);
-        if lines.is_empty() { Ok(()) } else { self.write(RELABEL, lines, Attr::root(0o644)) }
-    }
+/// Whether SELinux is enabled in the system that runs the root's commands.
+pub(super) fn has_policy(disk: &Disk) -> bool {
+    disk.stat(ENFORCE).is_some() && !disk.is_read_only("sys/fs/selinux")
+}
 
-    /// Keeps the list on the disk too, with what the next commit writes, if the root has SELinux. Called when
-    /// [`Root::drop_unchanged`] has left changes to the disk.
-    ///
-    /// # Errors
-    /// As [`Root::write`].
-    pub fn keep_unlabelled(&mut self) -> Result<()> {
-        if !self.has_selinux() {
-            return Ok(());
-        }
-        // Files that wait for their file system get their labels from the running system.
-        let is_new = |path: &str, node: &Node| {
-            !matches!(node, Node::Absent) && !is_volatile(path) && !self.below_unmounted(path)
-        };
-        let new = self.nodes.iter().filter(|(path, node)| is_new(path, node)).map(|(path, _)| format!("/{path}"));
-        // The boot's log and status come last.
-        let new: Vec<String> = new.chain(UNSYNCED.map(|path| format!("/{path}"))).chain([unlabelled()]).collect();
-        let lines = self.lines_with(&new);
-        self.write(&unlabelled(), lines, Attr::root(0o600))
-    }
+/// The SELinux labels that the running system's commits set.
+pub(super) struct Labels {
+    /// Whether what is created needs one.
+    are_set: bool,
+    /// Created paths still without one.
+    missing: Vec<String>,
+    /// Whether a failure to set them was reported.
+    is_reported: bool,
+}
 
-    /// Whether an earlier boot may have left files without a label.
-    pub fn has_unlabelled(&self) -> bool {
-        self.exists(&unlabelled())
-    }
-
-    /// In the running system, which has labelled all: removes the list.
-    ///
-    /// # Errors
-    /// As [`Root::remove`].
-    pub fn forget_unlabelled(&mut self) -> Result<()> {
-        self.remove(&unlabelled())
-    }
-
-    /// Whether SELinux is enabled in the system that runs the root's commands.
-    pub(super) fn has_policy(&self) -> bool {
-        self.disk.stat(ENFORCE).is_some() && !self.disk.is_read_only("sys/fs/selinux")
+impl Labels {
+    /// No path lacks its label. With `are_set`, what is created from now on does.
+    pub(super) fn new(are_set: bool) -> Labels {
+        Labels { are_set, missing: Vec::new(), is_reported: false }
     }
 
     /// Notes that a change is about to be made: if it creates what it names, [`Root::set_labels`] is to set the label. A file that
     /// is replaced keeps its own.
-    pub(super) fn note_created(&mut self, change: &Change) {
+    pub(super) fn note_created(&mut self, disk: &Disk, change: &Change) {
         let kind = match change {
             Change::Write { .. } => Some(Kind::File),
             Change::Mkdir { .. } => Some(Kind::Dir),
             _ => None,
         };
-        if self.sets_labels && (kind.is_none() || self.disk.stat(change.resolved()).map(|s| s.kind) != kind) {
-            self.needs_label(change);
+        if self.are_set && (kind.is_none() || disk.stat(change.resolved()).map(|s| s.kind) != kind) {
+            self.need(change);
         }
     }
 
     /// Has [`Root::set_labels`] set the label of what a change creates. Marks have their folder's label; prepivot's own folder in
     /// /run needs none.
-    pub(super) fn needs_label(&mut self, change: &Change) {
+    pub(super) fn need(&mut self, change: &Change) {
         let path = change.resolved();
         let creates = matches!(change, Change::Write { .. } | Change::Mkdir { .. } | Change::Symlink { .. });
         let is_own = is_below(path, run_dir::DIR.trim_start_matches('/')) || is_mark(path);
-        if self.sets_labels && creates && !is_own {
-            self.unlabelled.push(change.path().to_owned());
+        if self.are_set && creates && !is_own {
+            self.missing.push(change.path().to_owned());
         }
     }
 
+    /// The paths that lack their labels. They are no longer known.
+    fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.missing)
+    }
+}
+
+impl Root {
     /// In the running system with SELinux: sets the labels of the files created since the last call. A failure is only a warning:
     /// the files are there, and the next relabelling of the machine sets them.
     pub(super) fn set_labels(&mut self) {
-        let paths = std::mem::take(&mut self.unlabelled);
+        let paths = self.labels.take();
         if paths.is_empty() || !self.runs_commands() {
             return;
         }
         // Both take patterns, one on a line.
         let paths = paths.iter().filter(|path| !path.contains('\n'));
-        let (program, arguments, lines): (_, &[&str], String) = if let Some(program) = self.which("restorecon") {
-            (program, &["-i", "-f", "-"], paths.map(|path| pattern(path) + "\n").collect())
-        } else if let Some(program) = self.which("systemd-tmpfiles") {
-            (program, &["--create", "-"], paths.map(|path| line(path)).collect())
-        } else {
-            return;
-        };
+        let (program, arguments, lines): (_, &[&str], String) =
+            if let Some(program) = installed::which(self, "restorecon") {
+                (program, &["-i", "-f", "-"], paths.map(|path| pattern(path) + "\n").collect())
+            } else if let Some(program) = installed::which(self, "systemd-tmpfiles") {
+                (program, &["--create", "-"], paths.map(|path| line(path)).collect())
+            } else {
+                return;
+            };
         let argv = [program.as_str()].into_iter().chain(arguments.iter().copied());
         let command = Command::new(argv).stdin(lines).limit(LIMIT).with_errors();
         let why = match self.execute(command, true) {
@@ -124,24 +104,70 @@ impl Root {
             }
             Err(e) => e.to_string(),
         };
-        if !std::mem::replace(&mut self.is_label_missing, true) {
+        if !std::mem::replace(&mut self.labels.is_reported, true) {
             log::warn!("failed to set SELinux labels of what was written: {why}");
         }
     }
+}
 
-    fn has_selinux(&self) -> bool {
-        let selinux = self.text("/etc/selinux/config");
-        let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);
-        mode.is_some_and(|m| m != "disabled")
+/// Lists everything that was written in [`RELABEL`], with what an earlier boot left unlabelled, if the root has SELinux and it is
+/// not disabled.
+///
+/// # Errors
+/// /run cannot be written.
+pub fn later(root: &mut Root) -> Result<()> {
+    if !has_selinux(root) {
+        return Ok(());
     }
+    let lines = lines_with(root, &[]);
+    if lines.is_empty() { Ok(()) } else { root.write(RELABEL, lines, Attr::root(0o644)) }
+}
 
-    /// The lines on the disk, and those for what was written and for `more`.
-    fn lines_with(&self, more: &[String]) -> String {
-        let kept = self.text(&unlabelled());
-        let mut lines: BTreeSet<String> = kept.split_inclusive('\n').map(str::to_owned).collect();
-        lines.extend(self.done().iter().chain(more).filter(|path| is_on_disk(path)).map(|path| line(path)));
-        lines.into_iter().collect()
+/// Keeps the list on the disk too, with what the next commit writes, if the root has SELinux. Called when
+/// [`Root::drop_unchanged`] has left changes to the disk.
+///
+/// # Errors
+/// As [`Root::write`].
+pub fn keep_list(root: &mut Root) -> Result<()> {
+    if !has_selinux(root) {
+        return Ok(());
     }
+    // Files that wait for their file system get their labels from the running system.
+    let is_new = |path: &str, node: &Node| {
+        !matches!(node, Node::Absent) && !is_volatile(path) && !root.overlay.below_unmounted(path)
+    };
+    let new = root.overlay.nodes().filter(|(path, node)| is_new(path, node)).map(|(path, _)| format!("/{path}"));
+    // The boot's log and status come last.
+    let new: Vec<String> = new.chain(UNSYNCED.map(|path| format!("/{path}"))).chain([unlabelled()]).collect();
+    let lines = lines_with(root, &new);
+    root.write(&unlabelled(), lines, Attr::root(0o600))
+}
+
+/// Whether an earlier boot may have left files without a label.
+pub fn has_list(root: &Root) -> bool {
+    root.exists(&unlabelled())
+}
+
+/// In the running system, which has labelled all: removes the list.
+///
+/// # Errors
+/// As [`Root::remove`].
+pub fn forget_list(root: &mut Root) -> Result<()> {
+    root.remove(&unlabelled())
+}
+
+fn has_selinux(root: &Root) -> bool {
+    let selinux = root.text("/etc/selinux/config");
+    let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);
+    mode.is_some_and(|m| m != "disabled")
+}
+
+/// The lines on the disk, and those for what was written and for `more`.
+fn lines_with(root: &Root, more: &[String]) -> String {
+    let kept = root.text(&unlabelled());
+    let mut lines: BTreeSet<String> = kept.split_inclusive('\n').map(str::to_owned).collect();
+    lines.extend(root.done().iter().chain(more).filter(|path| is_on_disk(path)).map(|path| line(path)));
+    lines.into_iter().collect()
 }
 
 /// The pattern (glob(3)) that only `path` matches.
@@ -160,7 +186,7 @@ fn line(path: &str) -> String {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::journal::Journal;
+    use crate::root::journal_file::JournalFile;
     use crate::root::record::Entry;
     use crate::root::{Over, Programs, Use};
     use std::cell::RefCell;
@@ -206,7 +232,7 @@ mod tests {
                      /srv/\\[a]\\{b}\\*\\?\\\\x2d\"%\n/var\n/var/lib\n/var/lib/cloud\n/var/lib/cloud/sem\n";
         let call = |lines: &str| vec![("/usr/sbin/restorecon -i -f -".to_owned(), lines.to_owned())];
         assert_eq!(calls.take(), call(lines));
-        assert!(root.is_label_missing && root.commands().is_empty());
+        assert!(root.labels.is_reported && root.commands().is_empty());
 
         // Existing files keep their labels.
         root.write("/home/a/.ssh/authorized_keys", "y", Attr::root(0o644)).unwrap();
@@ -243,7 +269,7 @@ mod tests {
             attr: Attr::root(0o644),
             over: Over::Replace,
         };
-        Journal::write(&root.disk, "etc", &[Entry { change, hidden: false }], &[]).unwrap();
+        JournalFile::write(root.overlay.disk(), "etc", &[Entry { change, hidden: false }], &[]).unwrap();
         let (mut root, calls) = running(&dir, &["restorecon"]);
         assert_eq!(root.recover(), []);
         let called = calls.take();
@@ -264,10 +290,10 @@ mod tests {
             }
             root.drop_unchanged();
             if root.has_changes_on_disk() {
-                root.keep_unlabelled().unwrap();
+                keep_list(&mut root).unwrap();
             }
             assert_eq!(root.commit(), []);
-            root.relabel_later().unwrap();
+            later(&mut root).unwrap();
             root.text(RELABEL)
         };
         for _ in 0..2 {
@@ -278,8 +304,8 @@ mod tests {
             assert!(lines.contains("z \"/srv/\\\\[a]\\\\{b}\\\\*\\\\?\\\\\\\\x2d\\\"%%\"\n"), "{lines}");
         }
         let mut running = Root::open(&dir.0, crate::root::Use::Tree).unwrap();
-        assert!(running.has_unlabelled());
-        running.forget_unlabelled().unwrap();
+        assert!(has_list(&running));
+        forget_list(&mut running).unwrap();
         assert_eq!(running.commit(), []);
         assert_eq!(boot(), "");
     }

@@ -41,6 +41,9 @@ pub const BASE: &str = "/run/prepivot/base";
 
 /// Exists once this boot has waited for the network, successfully or not: no module waits again.
 pub const NETWORK_AWAITED: &str = "/run/prepivot/network-awaited";
+/// What was measured and checked in this boot, as JSON: for agents that attest the machine, and for `phone_home`. Written by the
+/// check of the trust policy.
+pub const ATTESTATION: &str = "/run/prepivot/trust.json";
 /// Random passwords, one `USER:PASSWORD` per line. The module set_passwords writes them, prints them on the
 /// console and removes them.
 pub const RANDOM_PASSWORDS: &str = "/run/prepivot/random-passwords";
@@ -248,6 +251,28 @@ impl Measured {
     pub fn to_json(&self) -> String {
         self.serialize_json()
     }
+}
+
+/// The services that are closed to users. Written by the stage that closes them, read by `trust` and `status`; the unit
+/// prepivot-close.service looks for it.
+#[derive(Debug, Clone, Default, PartialEq, SerJson, DeJson)]
+pub struct Closed {
+    pub addresses: Vec<ClosedAddress>,
+    /// The users besides root who may reach them.
+    pub users: Vec<u32>,
+}
+
+/// An address of a service.
+#[derive(Debug, Clone, Default, PartialEq, SerJson, DeJson)]
+pub struct ClosedAddress {
+    /// An IP address.
+    pub address: String,
+    /// The ports of TCP that are closed. None: all of them, and every other protocol.
+    pub tcp: Vec<u16>,
+}
+
+impl Record for Closed {
+    const PATH: &'static str = "/run/prepivot/closed.json";
 }
 
 /// Writes a record at once, for what must be recorded before it is done: atomically, 0600, in a folder that

@@ -123,7 +123,7 @@ fn a_plan_writes_nothing_and_lists_everything() {
 #[test]
 fn changes_below_unmounted_file_system_wait_and_merge() {
     let (dir, mut root) = tree("root-later");
-    root.unmounted = vec!["var".into(), "home".into()];
+    root.overlay.mounts_mut().expect(&["var", "home"]);
     let attr = Attr::root(0o644);
     root.write("/var/log/x", b"bin\xff".to_vec(), Attr::root(0o640)).unwrap();
     root.append("/var/log/cloud-init.log", b"new\n", attr).unwrap();
@@ -141,7 +141,7 @@ fn changes_below_unmounted_file_system_wait_and_merge() {
 
     // Another boot's initramfs: they still wait.
     let mut next = Root::open(&dir.0, Use::Tree).unwrap();
-    next.unmounted = vec!["var".into(), "home".into()];
+    next.overlay.mounts_mut().expect(&["var", "home"]);
     next.usage = Use::NewRoot;
     assert_eq!(next.recover(), []);
     assert!(!dir.0.join("var/log").exists());
@@ -189,7 +189,7 @@ fn carries_out_a_left_journal_unless_torn() {
     let (dir, mut root) = tree("root-journal");
     std::fs::write(dir.0.join("etc/old"), "old").unwrap();
     let entries = left_behind(&mut root);
-    drop(journal::Journal::write(&root.disk, "etc", &entries, &[]).unwrap());
+    drop(journal_file::JournalFile::write(root.overlay.disk(), "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
     let whole = std::fs::read(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
@@ -260,10 +260,10 @@ fn journal_with_staged_content_resumes_at_any_point() {
         let (root, _) = with_large_files(dir);
         let entries: Vec<_> =
             root.changes().into_iter().map(|change| record::Entry { change, hidden: false }).collect();
-        let large = staging::eligible(&root.disk, "etc", &entries);
+        let large = staging::eligible(root.overlay.disk(), "etc", &entries);
         // Not the file in the place of a folder: its removal would be repeated.
         assert_eq!(large.len(), 2);
-        let (journal, staged) = journal::Journal::write(&root.disk, "etc", &entries, &large).unwrap();
+        let (journal, staged) = journal_file::JournalFile::write(root.overlay.disk(), "etc", &entries, &large).unwrap();
         drop(journal);
         (root, staged.unwrap())
     };
@@ -273,7 +273,7 @@ fn journal_with_staged_content_resumes_at_any_point() {
         let (root, entries) = whole(&dir);
         let size = std::fs::metadata(dir.0.join("etc/.prepivot-journal")).unwrap().len();
         assert!(size < 2 * staging::LARGE, "one of the contents is in it: {size}");
-        entries[..made].iter().for_each(|e| root.disk.apply(&e.change, &mut Default::default()).unwrap());
+        entries[..made].iter().for_each(|e| root.overlay.disk().apply(&e.change, &mut Default::default()).unwrap());
         let mut plan = Root::open(&dir.0, Use::Plan).unwrap();
         assert_eq!(plan.recover(), []);
         let mut next = Root::open(&dir.0, Use::Tree).unwrap();
@@ -330,8 +330,8 @@ fn lost_staged_content_marks_nothing_as_done() {
         let mut entries: Vec<_> =
             root.changes().into_iter().map(|change| record::Entry { change, hidden: false }).collect();
         entries.sort_by_key(|e| e.change.path().ends_with("instance-id"));
-        let large = staging::eligible(&root.disk, "etc", &entries);
-        drop(journal::Journal::write(&root.disk, "etc", &entries, &large).unwrap());
+        let large = staging::eligible(root.overlay.disk(), "etc", &entries);
+        drop(journal_file::JournalFile::write(root.overlay.disk(), "etc", &entries, &large).unwrap());
         std::fs::remove_file(dir.0.join("etc/.prepivot-staged/0")).unwrap();
         let mut next = Root::open(&dir.0, Use::Tree).unwrap();
         assert_eq!(next.recover().len(), 1);
@@ -367,7 +367,7 @@ fn large_file_inherits_nothing_from_journals_folder() {
 fn ignores_another_users_journal() {
     let (dir, mut root) = tree("root-foreign");
     let entries = left_behind(&mut root);
-    drop(journal::Journal::write(&root.disk, "etc", &entries, &[]).unwrap());
+    drop(journal_file::JournalFile::write(root.overlay.disk(), "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let mut next = Root::open(&dir.0, Use::Tree).unwrap();
@@ -474,7 +474,7 @@ fn forgets_unchanged_files_but_no_removals() {
     root.drop_unchanged();
     assert_eq!(root.changes(), before);
     assert!(!root.exists("/etc/a/gone/old") && root.text("/etc/a/same") == "x");
-    let left: Vec<&str> = root.nodes.keys().map(String::as_str).collect();
+    let left: Vec<&str> = root.overlay.nodes().map(|(path, _)| path).collect();
     assert_eq!(left, ["etc/a/gone/old", "etc/link"]);
 }
 
@@ -482,13 +482,13 @@ fn forgets_unchanged_files_but_no_removals() {
 fn reads_the_vendors_os_release_without_etcs() {
     let dir = TempDir::new("os-release");
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-    assert_eq!(root.distro().name, "unknown");
+    assert_eq!(installed::distro(&root).name, "unknown");
     root.write("/usr/lib/os-release", "ID=fedora\n", Attr::root(0o644)).unwrap();
-    assert_eq!(root.distro().name, "fedora");
+    assert_eq!(installed::distro(&root).name, "fedora");
     root.write("/etc/os-release", "ID=debian\n", Attr::root(0o644)).unwrap();
-    assert_eq!(root.distro().name, "debian");
+    assert_eq!(installed::distro(&root).name, "debian");
     root.write("/etc/rpi-issue", "Raspberry Pi reference 2025-10-01\n", Attr::root(0o644)).unwrap();
-    assert_eq!(root.distro().name, "raspberry-pi-os");
+    assert_eq!(installed::distro(&root).name, "raspberry-pi-os");
 }
 
 #[test]
@@ -504,7 +504,7 @@ fn without_a_journal_the_same_is_written() {
     }
     let mut root = Root::open(&dir.0, Use::Tree).unwrap();
     root.recover();
-    root.unmounted = vec!["var".into()];
+    root.overlay.mounts_mut().expect(&["var"]);
     let attr = Attr::root(0o644);
     // Seen by the next initramfs, too.
     root.append("/var/lib/cloud/data/list", b"new\n", attr).unwrap();

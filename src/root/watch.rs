@@ -1,12 +1,6 @@
-//! Records which paths a piece of work depends on, and tells whether they have changed since.
+//! Records which paths a piece of work depends on, and tells whether they have changed since; and which paths it changes.
 
-use super::{Kind, Root, layout, run_dir};
-use std::collections::BTreeSet;
-
-/// The most paths that are recorded for one piece of work.
-const MAX_PATHS: usize = 2000;
-/// Folders of prepivot's own state, on which no module depends.
-const OWN: [&str; 3] = [layout::STATE, "run/cloud-init", run_dir::DIR.split_at(1).1];
+use super::{Change, Kind, Root};
 
 /// The state of a path. It has not changed between two equal values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,34 +16,37 @@ pub struct PathState {
 impl Root {
     /// Begins to record the paths that are read, examined or changed.
     pub fn watch(&mut self) {
-        *self.watched.borrow_mut() = Some(BTreeSet::new());
+        self.overlay.watch();
     }
 
     /// Stops recording, and returns the paths. A folder whose names were listed ends with a slash.
     pub fn take_watched(&mut self) -> Vec<String> {
-        self.watched.take().unwrap_or_default().into_iter().collect()
+        self.overlay.take_watched().into_iter().collect()
     }
 
-    /// Records a path, if recording.
-    pub(super) fn note(&self, path: &str, is_list: bool) {
-        let mut watched = self.watched.borrow_mut();
-        let Some(paths) = watched.as_mut().filter(|paths| paths.len() < MAX_PATHS) else { return };
-        let path = path.trim_matches('/');
-        if !OWN.iter().any(|own| layout::is_below(path, own)) {
-            paths.insert(if is_list { format!("/{path}/") } else { format!("/{path}") });
-        }
+    /// Begins to record which paths get changes.
+    pub fn trace_changes(&mut self) {
+        self.overlay.trace_changes();
     }
 
-    /// The state of a recorded path on the disk.
-    pub fn path_state(&self, path: &str) -> PathState {
-        let resolved = self.resolve(path, true).unwrap_or_default();
-        let mut version = self.disk.version(&resolved);
-        let is_dir = self.disk.stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
+    /// The paths that got changes since this was last called, or since [`Root::trace_changes`], each with what is to be changed
+    /// there by now.
+    pub fn take_traced(&mut self) -> Vec<(String, Vec<Change>)> {
+        self.overlay.take_traced()
+    }
+}
+
+impl PathState {
+    /// The state of a path that was recorded, on the disk.
+    pub fn of(root: &Root, path: &str) -> PathState {
+        let resolved = root.overlay.resolve(path, true).unwrap_or_default();
+        let mut version = root.overlay.disk().version(&resolved);
+        let is_dir = root.overlay.disk().stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
         if let (Some([.., inode, size, seconds, nanoseconds]), true) = (&mut version, is_dir) {
             // A folder's times change with every file in it.
             (*inode, *size, *seconds, *nanoseconds) = (0, 0, 0, 0);
         }
-        let names = if path.ends_with('/') { self.list(path) } else { Vec::new() };
+        let names = if path.ends_with('/') { root.list(path) } else { Vec::new() };
         PathState { resolved, version, names }
     }
 }
@@ -57,7 +54,29 @@ impl Root {
 #[cfg(test)]
 mod tests {
     use crate::base::testing::TempDir;
-    use crate::root::{Attr, Root, Use};
+    use crate::root::{Attr, PathState, Root, Use};
+
+    #[test]
+    fn traces_only_paths_changed_since_last_look() {
+        let dir = TempDir::new("trace");
+        dir.write("etc/a", "1");
+        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        root.write("/etc/before", "x", Attr::root(0o644)).unwrap();
+        root.trace_changes();
+        let looked = |root: &mut Root| {
+            let traced = root.take_traced().into_iter();
+            traced.map(|(path, changes)| format!("{path} {}", changes.len())).collect::<Vec<_>>()
+        };
+        root.write("/etc/a", "1", Attr::root(0o644)).unwrap();
+        root.write("/new/b", "x", Attr::root(0o644)).unwrap();
+        assert_eq!(looked(&mut root), ["/etc/a 0", "/new 1", "/new/b 1"]);
+        assert_eq!(looked(&mut root), [""; 0]);
+        root.set_attr("/new/b", Attr::root(0o600)).unwrap();
+        root.extend("/etc/before", b"y".to_vec().into(), Attr::root(0o644)).unwrap();
+        root.append("/etc/c", b"y", Attr::root(0o644)).unwrap();
+        root.remove("/etc/a").unwrap();
+        assert_eq!(looked(&mut root), ["/etc/a 1", "/etc/before 1", "/etc/c 1", "/new/b 1"]);
+    }
 
     #[test]
     fn notes_reads_and_writes_and_sees_changes() {
@@ -81,7 +100,7 @@ mod tests {
         assert_eq!(root.take_watched(), [""; 0]);
         root.commit();
 
-        let marks = |root: &Root| noted.iter().map(|p| root.path_state(p)).collect::<Vec<_>>();
+        let marks = |root: &Root| noted.iter().map(|p| PathState::of(root, p)).collect::<Vec<_>>();
         let mut before = marks(&root);
         let mut changed = |root: &Root| {
             let now = marks(root);

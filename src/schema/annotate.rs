@@ -1,13 +1,13 @@
 //! Annotates a document: marks the lines that have problems, and lists the problems below it.
 
-use super::Findings;
+use super::Deviations;
 use crate::base::problem::Problem;
 use crate::document::yaml;
 use std::collections::HashMap;
 
 /// `text` with `# E1,D1` at the end of lines, followed by the errors and deprecations, in cloud-init's
 /// format.
-pub fn annotated(text: &str, found: &Findings) -> String {
+pub fn annotated(text: &str, found: &Deviations) -> String {
     let lines = lines(text, found);
     let mut labels: Vec<(usize, String)> = Vec::new();
     let mut notes = String::new();
@@ -45,7 +45,7 @@ pub fn annotated(text: &str, found: &Findings) -> String {
 }
 
 /// The line of each key with problems, and of the mappings and lists around it.
-fn lines(text: &str, found: &Findings) -> HashMap<String, usize> {
+fn lines(text: &str, found: &Deviations) -> HashMap<String, usize> {
     let all = found.errors.iter().chain(&found.deprecations);
     yaml::lines(text, all.flat_map(|p| upwards(&p.key)).map(str::to_owned))
 }
@@ -99,7 +99,7 @@ mod tests {
     fn what_has_no_line_of_its_own() {
         let problem = |path: &str| Problem::new(crate::base::problem::Severity::Error, "", path, "w");
         let paths = ["", "b.0.c", "format-l2.c1", "format-l2", "format-lx.c9", "format-l99.c1"];
-        let found = Findings { errors: paths.map(problem).into(), deprecations: Vec::new() };
+        let found = Deviations { errors: paths.map(problem).into(), deprecations: Vec::new() };
         let marked = annotated("a: &a [{c: 1}]\nb: *a", &found);
         assert!(marked.starts_with("a: &a [{c: 1}]\t\t# E1,E2\nb: *a\t\t# E3,E4,E5\n# Errors"), "{marked}");
         assert!(

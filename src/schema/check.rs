@@ -1,7 +1,7 @@
 //! Checks a document against a schema, walking through both.
 
 use super::grammar::{Alternative, Fields, Grammar, Old, Range, Shape, Takes};
-use super::{Findings, MAX_PROBLEMS, text};
+use super::{Deviations, MAX_PROBLEMS, text};
 use crate::base::problem::{Problem, Severity};
 use crate::document::{Map, Path, Value};
 use std::collections::HashSet;
@@ -11,13 +11,13 @@ use std::mem::take;
 pub struct Walk<'a> {
     grammar: &'a Grammar,
     path: Path,
-    found: Findings,
+    found: Deviations,
 }
 
 impl<'a> Walk<'a> {
     /// Checks a document against the schema's top-level keys.
-    pub fn top(grammar: &'a Grammar, config: &Map) -> Findings {
-        let mut walk = Walk { grammar, path: Path::default(), found: Findings::default() };
+    pub fn top(grammar: &'a Grammar, config: &Map) -> Deviations {
+        let mut walk = Walk { grammar, path: Path::default(), found: Deviations::default() };
         walk.map(&grammar.top, config);
         let mut found = walk.found;
         if found.errors.len() >= MAX_PROBLEMS {
@@ -65,7 +65,7 @@ impl<'a> Walk<'a> {
     /// closest alternative.
     fn one_of(&mut self, node: &'a [Alternative], value: &Value) {
         let before = take(&mut self.found);
-        let mut nearest: Option<Findings> = None;
+        let mut nearest: Option<Deviations> = None;
         for alternative in node {
             self.alternative(alternative, value);
             let trial = take(&mut self.found);

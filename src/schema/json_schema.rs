@@ -6,7 +6,7 @@ use crate::document::{Map, Value};
 
 /// A kind of document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Form {
     CloudConfig,
     /// A network configuration, with or without `network:` around it.
     Network1,
@@ -28,16 +28,16 @@ const PATTERNS: [(&str, &str); 10] = [
 ];
 
 /// The JSON Schema of a kind of document.
-pub fn json_schema(kind: Kind) -> Value {
+pub fn json_schema(kind: Form) -> Value {
     let (title, grammar, top) = match kind {
-        Kind::CloudConfig => {
+        Form::CloudConfig => {
             let grammar = Grammar::new(texts::cloud_config());
             let mut top = fields(&grammar.top);
             describe(&mut top);
             ("cloud-config", grammar, top)
         }
-        Kind::Network1 => ("network-config, version 1", Grammar::new(texts::network()), network("$v1")),
-        Kind::Network2 => ("network-config, version 2", Grammar::new(texts::network()), network("$v2")),
+        Form::Network1 => ("network-config, version 1", Grammar::new(texts::network()), network("$v1")),
+        Form::Network2 => ("network-config, version 2", Grammar::new(texts::network()), network("$v2")),
     };
     let mut schema = Map::new();
     schema.insert("$schema", "http://json-schema.org/draft-07/schema#");
@@ -278,12 +278,12 @@ mod tests {
 
     #[test]
     fn keys_have_descriptions_and_old_names_are_deprecated() {
-        let schema = json_schema(Kind::CloudConfig);
+        let schema = json_schema(Form::CloudConfig);
         let property = |path: &[&str]| schema.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         assert!(property(&["properties", "timezone", "description"]).starts_with("Sets the time zone"));
         assert!(property(&["properties", "ca-certs", "description"]).contains("Use ca_certs instead."));
         assert_eq!(schema.at(&["properties", "ca-certs", "deprecated"]), Some(&Value::Bool(true)));
         let mode = ["definitions", "v1", "properties", "version", "enum"];
-        assert_eq!(json_schema(Kind::Network1).at(&mode), Some(&Value::List(vec![Value::Int(1)])));
+        assert_eq!(json_schema(Form::Network1).at(&mode), Some(&Value::List(vec![Value::Int(1)])));
     }
 }

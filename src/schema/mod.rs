@@ -30,7 +30,7 @@ mod texts;
 use crate::base::problem::Problem;
 use crate::document::{Map, Value};
 pub use annotate::annotated;
-pub use json_schema::{Kind, json_schema};
+pub use json_schema::{Form, json_schema};
 
 use check::Walk;
 use grammar::Grammar;
@@ -41,20 +41,20 @@ pub const MAX_PROBLEMS: usize = 100;
 /// The problems of a document, in order; at most [`MAX_PROBLEMS`] of each kind. Their keys are the paths of the values: keys and list
 /// indexes, separated by dots, as in `users.0.name`. None contains a value.
 #[derive(Debug, Default, PartialEq)]
-pub struct Findings {
+pub struct Deviations {
     pub errors: Vec<Problem>,
     /// Valid values that are deprecated.
     pub deprecations: Vec<Problem>,
 }
 
 /// Checks a cloud-config.
-pub fn cloud_config(config: &Map) -> Findings {
+pub fn cloud_config(config: &Map) -> Deviations {
     Walk::top(&Grammar::new(texts::cloud_config()), config)
 }
 
 /// Checks a network configuration of version 1 or 2, with or without `network:` around it. As in cloud-init,
 /// the default is version 2.
-pub fn network_config(config: &Map) -> Findings {
+pub fn network_config(config: &Map) -> Deviations {
     Walk::top(&network_grammar(config), config)
 }
 
@@ -103,11 +103,12 @@ pub fn one_line(problems: &[Problem]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::testing::{cpu_time, vectors};
+    use crate::base::testing::cpu_time;
+    use crate::document::testing::vectors;
     use crate::document::yaml;
     use std::time::Duration;
 
-    fn found(text: &str) -> Findings {
+    fn found(text: &str) -> Deviations {
         let config = yaml::parse("t", text).unwrap();
         cloud_config(config.as_map().unwrap())
     }
@@ -186,7 +187,7 @@ mod tests {
             assert!(!format!("{:?}", errors(text)).contains("geheim"));
         }
         for text in ["{}", "{users: default, user: {name: u}, ntp: null}", "{version: 1, migrate: [x]}"] {
-            assert_eq!(found(text), Findings::default(), "{text}");
+            assert_eq!(found(text), Deviations::default(), "{text}");
         }
     }
 

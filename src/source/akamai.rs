@@ -2,6 +2,7 @@
 //!
 //! Follows Akamai's documentation, "Metadata service API", and cloud-init's, "Akamai".
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::{decoded_lines, instance, mapping, needed};
 use super::search::{Found, Search};
 use super::service::{Job, RETRIES, TIMEOUT};
@@ -17,6 +18,10 @@ pub static SOURCE: Source = Source {
     name: "Akamai",
     marks: &[Mark::vendor("Linode"), Mark::vendor("Akamai")],
     service: Some(service_job),
+    closing: Closing {
+        addresses: &[ServiceAddress::whole("169.254.169.254"), ServiceAddress::whole("fd00:a9fe:a9fe::1")],
+        stays: "",
+    },
     settings: &[
         ("base_urls", "ipv4 and ipv6: addresses of the service, without a path"),
         ("paths", "token, metadata and userdata: paths below them"),

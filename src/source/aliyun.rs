@@ -2,6 +2,7 @@
 //!
 //! Follows Alibaba Cloud's documentation, "Instance metadata", and its security-hardened mode, and cloud-init's, "AliYun".
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::{as_mapping, instance};
 use super::ec2::network;
 use super::ec2::tree::{Service, Tokens, VALUE_TRIES, with_values};
@@ -18,6 +19,10 @@ pub static SOURCE: Source = Source {
     marks: &[Mark::Seed("AliYun", &["meta-data", "user-data"]), Mark::product("Alibaba Cloud ECS")],
     service: Some(service_job),
     updates: &[Update::NewInstance, Update::Boot],
+    closing: Closing {
+        addresses: &[ServiceAddress::tcp("100.100.100.200", &[80]), ServiceAddress::tcp("fd00:100::100:200", &[80])],
+        stays: "DNS at 100.100.2.136 and 100.100.2.138",
+    },
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known one"),
         MAX_WAIT,

@@ -5,7 +5,7 @@
 //! the machine (CVE-2024-6174) or its owner say that it is there.
 
 use super::table::{SOURCES, Source, named};
-use crate::detect::{Facts, Line, Outcome, Report, Verdict, named_source, virt};
+use crate::detect::{Candidacy, Facts, Outcome, Report, Verdict, named_source, virt};
 use crate::instance::Instance;
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ pub fn drive_is_due(report: &Report, facts: &Facts) -> Option<String> {
 
 /// How certain it is that a listed source exists; `found` are the detected sources. None: its
 /// service must not be asked.
-fn certainty(facts: &Facts, line: &Line, found: &[String]) -> Option<Certainty> {
+fn certainty(facts: &Facts, line: &Candidacy, found: &[String]) -> Option<Certainty> {
     if found.contains(&line.source) || named(&line.source).is_some_and(|s| s.has_no_address) {
         return Some(Certainty::Certain);
     }

@@ -2,6 +2,7 @@
 //!
 //! Follows CloudStack's documentation, "User-data and meta-data", and cloud-init's, "CloudStack".
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::{as_mapping, instance};
 use super::exoscale::tree_instance;
 use super::password_server;
@@ -26,6 +27,7 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     password_server: Some(|instance, _| own_passwords(instance)),
     provisioned: Some(|live| own_passwords(live.instance).map_or(Ok(()), |url| password_server::saved(live, &url))),
+    closing: Closing { addresses: &[ServiceAddress::tcp("", &[80, 8080])], stays: "the virtual router's DNS and DHCP" },
     settings: &[MAX_WAIT, TIMEOUT, RETRIES, BETWEEN],
     docs: "Apache CloudStack. Read from the virtual router: the host data-server, else the DHCP server, else the router of the \
         default route; or from /var/lib/cloud/seed/cs. On every boot its port 8080 is asked whether the \

@@ -2,6 +2,7 @@
 //!
 //! Follows Exoscale's documentation, "Instance metadata", and cloud-init's, "Exoscale".
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::instance;
 use super::ec2::tree::{Service, VALUE_TRIES};
 use super::password_server;
@@ -21,6 +22,10 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     password_server: Some(|_, config| Some(Addresses::of(settings(config)).passwords)),
     provisioned: Some(|live| password_server::saved(live, &Addresses::of(settings(live.config)).passwords)),
+    closing: Closing {
+        addresses: &[ServiceAddress::tcp("169.254.169.254", &[80, 8080])],
+        stays: "what else has the address",
+    },
     settings: &[
         ("metadata_url", "the address of the service, instead of http://169.254.169.254"),
         ("api_version", "the first part of its paths, instead of 1.0"),

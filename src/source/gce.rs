@@ -2,6 +2,7 @@
 //!
 //! Follows Google's documentation, "About VM metadata" and "Add SSH keys to VMs", and cloud-init's, "Google Compute Engine".
 
+use super::closed::{Closing, ServiceAddress};
 use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, is_id, limits};
 use super::table::{Live, Source, Update};
@@ -24,6 +25,13 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     updates: &[Update::NewInstance, Update::Boot],
     publish_host_keys: Some(publish_host_keys),
+    closing: Closing {
+        addresses: &[
+            ServiceAddress::tcp("169.254.169.254", &[80, 443, 8080]),
+            ServiceAddress::tcp("fd20:ce::254", &[80, 443, 8080]),
+        ],
+        stays: "DNS and NTP of the same addresses",
+    },
     settings: &[
         (
             "metadata_url",

@@ -2,6 +2,7 @@
 //!
 //! Follows Hetzner's documentation of the metadata service, "Server metadata", and cloud-init's, "Hetzner Cloud".
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::{
     as_mapping, decoded, hotplug_of, instance, items, needed, nic_name, physical, record, renamed, set_network,
 };
@@ -22,6 +23,10 @@ pub static SOURCE: Source = Source {
     // Interfaces of private networks have MAC addresses that begin with 86.
     hotplug: Hotplug { rules: |_| hotplug_of("ATTR{address}", "86:*"), ..Hotplug::NEW },
     updates: &[Update::NewInstance, Update::Boot, Update::Hotplug],
+    closing: Closing {
+        addresses: &[ServiceAddress::whole("169.254.169.254"), ServiceAddress::whole("fe80::a9fe:a9fe")],
+        stays: "",
+    },
     settings: &[
         ("metadata_path", "the path of the metadata below /hetzner/v1/, instead of metadata"),
         ("metadata_private_networks_path", "that of the private networks, instead of metadata/private-networks"),

@@ -15,7 +15,7 @@ use crate::instance::Instance;
 use crate::link::Uplink;
 use crate::link::http::oauth::OAuth;
 use crate::link::http::{Client, Redirects, Request, refused};
-use crate::network::input::Origin;
+use crate::network::input::ConfigOrigin;
 
 pub static SOURCE: Source = Source {
     name: "MAAS",
@@ -25,7 +25,7 @@ pub static SOURCE: Source = Source {
     has_no_address: true,
     seed: Some(|_, files, place| files.contains(ID).then(|| of_files(files, place).ok())?),
     // curtin has written the network configuration into the image; the initramfs's is for the installation.
-    network_order: &[Origin::Cmdline, Origin::SystemCfg, Origin::Datasource, Origin::Initramfs],
+    network_order: &[ConfigOrigin::Cmdline, ConfigOrigin::SystemCfg, ConfigOrigin::Datasource, ConfigOrigin::Initramfs],
     settings: &[
         ("metadata_url", "address of the service: http://HOST:5240/MAAS/metadata/"),
         ("consumer_key", "OAuth: requests are signed where this, token_key and token_secret are given"),

@@ -37,6 +37,7 @@ mod vultr;
 mod wsl;
 
 pub mod choose;
+pub mod closed;
 mod documents;
 mod keys;
 pub mod password_server;

@@ -11,7 +11,7 @@ use crate::document::{Map, Value, json};
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
 use crate::machine::distro::DEFAULT_SUDO;
-use crate::root::{Command, Root};
+use crate::root::{Command, Root, installed};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ fn network(adapters: &[Value]) -> Result<Value> {
 /// tables expire.
 fn announce(live: &mut Live) -> Result<()> {
     let Some((arping, network)) = announced_by(live.root, live.instance) else { return Ok(()) };
-    let distro = live.root.distro();
+    let distro = installed::distro(live.root);
     let source_option = if ["fedora", "centos", "rhel"].contains(&distro.name) { "-s" } else { "-S" };
     for (source, router) in announcements(network).into_iter().take(MAX_ANNOUNCED) {
         let words = [&arping, "-c", "2", source_option, &source, &router];
@@ -153,7 +153,7 @@ fn announce(live: &mut Live) -> Result<()> {
 /// The path of arping, and the network configuration whose addresses it announces.
 fn announced_by<'a>(root: &Root, instance: &'a Instance) -> Option<(String, &'a Value)> {
     match &instance.network {
-        Some(NetworkData::Cloud(network)) => Some((root.which("arping")?, network)),
+        Some(NetworkData::Cloud(network)) => Some((installed::which(root, "arping")?, network)),
         _ => None,
     }
 }

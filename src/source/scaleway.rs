@@ -2,6 +2,7 @@
 //!
 //! Follows Scaleway's documentation, "How to use the metadata API" and "User data", and cloud-init's, "Scaleway".
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::{instance, items, mapping, record, set_network};
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, list_setting};
@@ -22,6 +23,10 @@ pub static SOURCE: Source = Source {
     marks: &[Mark::vendor("Scaleway"), Mark::Word("scaleway"), Mark::File("/var/run/scaleway")],
     service: Some(service_job),
     updates: &[Update::NewInstance, Update::Boot, Update::BootLegacy],
+    closing: Closing {
+        addresses: &[ServiceAddress::whole("169.254.42.42"), ServiceAddress::whole("fd00:42::42")],
+        stays: "",
+    },
     settings: &[("metadata_urls", "further addresses of the service, without a path"), MAX_WAIT, TIMEOUT, RETRIES],
     docs: "Scaleway. Read from http://169.254.42.42 and http://[fd00:42::42], whichever answers first. The address that DHCP has leased \
         stays DHCP's, whichever answered: where DHCP is slower, a lease is waited for, for up to 8 s. User-data and vendor-data are \

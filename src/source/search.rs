@@ -8,7 +8,7 @@ use crate::drive::search::Probed;
 use crate::drive::{self, Files};
 use crate::instance::Instance;
 use crate::machine::{Machine, Tools};
-use crate::root::Root;
+use crate::root::{Root, installed};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl<'a> Search<'a> {
             root,
             config,
             deadline,
-            tools: root.tools(),
+            tools: installed::tools(root),
             marked: true,
             asked: Vec::new(),
             drives: Vec::new(),

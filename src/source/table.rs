@@ -1,5 +1,6 @@
 //! The table of datasources, and what each declares.
 
+use super::closed::{Closing, LINK_LOCAL};
 use super::search::{Found, Search};
 use super::service::Job;
 // Every source: those that the folder's own file names.
@@ -12,7 +13,7 @@ use crate::drive::Files;
 use crate::instance::{DsMode, Instance};
 use crate::link::http::Client;
 use crate::machine::Machine;
-use crate::network::input::{DEFAULT_ORDER, Origin};
+use crate::network::input::{ConfigOrigin, DEFAULT_ORDER};
 use crate::root::Root;
 
 /// When a source is read again for the network configuration (cloud-init's update events, `updates: {network:
@@ -180,7 +181,7 @@ pub struct Source {
     /// is reset so.
     pub password_server: Option<PasswordServer>,
     /// The order of precedence of network configurations, including its own.
-    pub network_order: &'static [Origin],
+    pub network_order: &'static [ConfigOrigin],
     /// Reports back, for example that the machine is provisioned or that a password was set. Called on every
     /// boot at the end of the running system's network stage, when the instance's data is on the disk, before
     /// sshd and logins. Work to be done once for an instance is marked by `state::mark_done`.
@@ -191,6 +192,8 @@ pub struct Source {
     /// Publishes SSH host keys, given as lines of `TYPE KEY [COMMENT]`. Called at the end of the network
     /// stage and of the final stage, with each key once for an instance (`ssh_publish_hostkeys`).
     pub publish_host_keys: Option<Publish>,
+    /// What of its service is closed to users, if the configuration asks for it.
+    pub closing: Closing,
     /// The keys of its settings in the image's configuration (`datasource: {NAME: …}`) and their meaning, for
     /// the manual.
     pub settings: &'static [(&'static str, &'static str)],
@@ -300,6 +303,7 @@ impl Source {
         provisioned: None,
         needs_network: None,
         publish_host_keys: None,
+        closing: LINK_LOCAL,
         settings: &[],
         unused: &[],
         docs: "",
@@ -318,9 +322,11 @@ impl Source {
         if !included {
             return Source { name, aliases, marks, setting, place, ..Source::NEW };
         }
-        let (settings, docs) =
-            if cfg!(feature = "manual") { (self.settings, self.docs) } else { (Source::NEW.settings, "") };
-        Source { settings, docs, place, ..*self }
+        if cfg!(feature = "manual") {
+            return Source { place, ..*self };
+        }
+        let closing = Closing { stays: "", ..self.closing };
+        Source { settings: Source::NEW.settings, docs: "", closing, place, ..*self }
     }
 
     /// Its entry for detection.
@@ -455,7 +461,7 @@ mod tests {
 
     #[test]
     fn every_built_in_source_has_an_entry() {
-        let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+        let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
         let list = tables.get("datasources").and_then(Value::as_list).expect("a list of sources");
         let modules = list.iter().filter_map(|s| s.get("module")?.as_str()?.rsplit("DataSource").next());
         let theirs: BTreeSet<&str> = modules.filter(|n| *n != "NoCloudNet").collect();

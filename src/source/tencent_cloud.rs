@@ -4,6 +4,7 @@
 //! 404 for one that does not exist, and the user-data at /latest/user-data. The host name and the SSH keys are not in its table; the
 //! service lists them (`hostname`, `public-keys/`).
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::{instance, needed, nic_name, physical, record, set_network, version_1};
 use super::search::{Found, Search};
 use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, text_setting};
@@ -19,6 +20,7 @@ pub static SOURCE: Source = Source {
     name: "TencentCloud",
     marks: &[Mark::vendor("Tencent Cloud")],
     service: Some(service_job),
+    closing: Closing { addresses: &[ServiceAddress::tcp("169.254.0.23", &[80])], stays: "what else has the address" },
     settings: &[("metadata_url", "address of the service, instead of http://169.254.0.23"), MAX_WAIT, TIMEOUT, RETRIES],
     docs: "Tencent Cloud CVM, which cloud-init has no datasource for. Read from http://169.254.0.23, the address of \
         metadata.tencentyun.com, which needs no name server. The first interface has DHCP. Without a host name in the metadata, \

@@ -11,6 +11,7 @@ use crate::detect::Mark;
 use crate::document::{Map, Value};
 use crate::link::http::{Client, Request};
 use crate::machine::Nic;
+use crate::root::installed;
 
 pub static SOURCE: Source = Source {
     name: "Vultr",
@@ -35,7 +36,7 @@ const NAME_SERVERS: [&str; 2] = ["108.61.10.10", "2001:19f0:300:1704::6"];
 fn service_job(search: &mut Search) -> Option<Job> {
     let base = text_setting(search, SOURCE.name, "url", "http://169.254.169.254");
     // The service parses what follows cloud-init's version.
-    let distro = search.root.distro().name;
+    let distro = installed::distro(search.root).name;
     let agent = format!("Cloud-Init/26.2 - OS: Linux Variant: {distro}");
     let agent = text_setting(search, SOURCE.name, "user-agent", &agent);
     let nics = search.machine.nics();

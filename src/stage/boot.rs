@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::root::{Root, Stage};
 use crate::system::Outside;
 use crate::userdata::config::CLOUD_CFG_D;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// One run of a stage: the machine, the image, the configuration and the report.
@@ -39,10 +40,20 @@ pub struct Boot<'a> {
     logged: usize,
 }
 
+/// What writes the network's files is called this where it is named beside modules.
+pub const NETWORK: &str = "network";
+
 /// Looks at the root before and after each module.
-pub type Observer = Box<dyn FnMut(&Root, &'static str)>;
+pub type Observer = Box<dyn FnMut(&mut Root, &'static str)>;
 
 impl<'a> Boot<'a> {
+    /// Has a plan look at the root: before a module with an empty name, and after it with its own.
+    pub fn observe(&mut self, root: &mut Root, module: &'static str) {
+        if let Some(observer) = self.observer.as_mut().filter(|_| cfg!(feature = "tools")) {
+            observer(root, module);
+        }
+    }
+
     /// A run that begins now, on the image in `root`, with the options of the command line.
     pub fn new(root: &Root, machine: &'a Machine, options: &Options, outside: &'a dyn Outside) -> Boot<'a> {
         let start = status::uptime();
@@ -130,11 +141,8 @@ impl<'a> Boot<'a> {
     /// The errors, then the warnings, one line each.
     pub fn errors_and_warnings(&self) -> Vec<String> {
         let mut lines = self.errors();
-        for warning in self.report.texts(Severity::Warning) {
-            if !lines.contains(&warning) {
-                lines.push(warning);
-            }
-        }
+        let known: HashSet<String> = lines.iter().cloned().collect();
+        lines.extend(self.report.texts(Severity::Warning).into_iter().filter(|warning| !known.contains(warning)));
         lines
     }
 }

@@ -9,11 +9,11 @@ use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
 use crate::root::{Attr, Content, Root};
-use crate::schema::{self, Findings, one_line};
+use crate::schema::{self, Deviations, one_line};
 use crate::source;
 use crate::userdata::config::{self, Consumed, Sources};
 use crate::userdata::kind::Kind;
-use crate::userdata::{Fetched, Include, Part, Script, UserData, When, cache_name, merge, mime, vendor};
+use crate::userdata::{Fetched, Include, Part, UserData, UserScript, When, cache_name, merge, mime, vendor};
 use std::sync::Arc;
 
 /// cloud-init's semaphore for the parts of user-data.
@@ -43,12 +43,12 @@ impl Merged {
 /// Gets the content of an included URL.
 pub type Fetch<'a> = &'a mut dyn FnMut(&Include<'_>) -> Result<Fetched>;
 
-/// Gets includes that are in the root itself; all others are [`Fetched::Later`].
+/// Gets includes that are in the root itself; all others are [`Fetched::NoNetwork`].
 ///
 /// # Errors
 /// A file of the root cannot be read.
 pub fn without_network(root: &Root, include: &Include<'_>) -> Result<Fetched> {
-    web::local(root, include.url).map_or(Ok(Fetched::Later), |content| content.map(Fetched::Content))
+    web::local(root, include.url).map_or(Ok(Fetched::NoNetwork), |content| content.map(Fetched::Content))
 }
 
 /// Gets an include: from the root, from the copy that an earlier boot kept (`#include-once`), or over the
@@ -95,7 +95,7 @@ pub fn consume(
     };
     let base = image.config.as_map().unwrap_or(&empty);
     let got = image.config_url.as_deref().map(|url| (url, fetch(&Include { url, once: false })));
-    let waits = matches!(got, Some((_, Ok(Fetched::Later))));
+    let waits = matches!(got, Some((_, Ok(Fetched::NoNetwork))));
     let mut of_url = None;
     let of_url_and_base = got.and_then(|(url, got)| match config_of_url(url, got, report) {
         Ok(found) => found.map(|(content, config)| {
@@ -158,7 +158,7 @@ pub fn check(consumed: &Consumed, report: &Problems) {
         return;
     }
     let Some(config) = consumed.user.as_ref().and_then(|user| user.cloud_config.merged()) else { return };
-    let Findings { mut errors, deprecations } = schema::cloud_config(config);
+    let Deviations { mut errors, deprecations } = schema::cloud_config(config);
     if !errors.is_empty() {
         errors.truncate(MAX_REPORTED);
         report.warn(format_args!(
@@ -224,7 +224,7 @@ pub fn write_parts(root: &mut Root, instance: &Instance, consumed: &Consumed, re
 }
 
 fn scripts(root: &mut Root, folder: &str, data: &UserData) -> Result<()> {
-    for Script { name, content, when } in &data.scripts {
+    for UserScript { name, content, when } in &data.scripts {
         let place = match when {
             When::User => format!("{folder}/scripts"),
             When::Vendor => format!("{folder}/scripts/vendor"),

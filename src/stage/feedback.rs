@@ -69,7 +69,7 @@ fn let_in(root: &mut Root, boot: &mut Boot, instance: &Instance, keys: Vec<Strin
         }
     }
     boot.report.keep(state::store(root, &instance));
-    boot.report.keep(root.write(&state::later_logins(&instance), "", Attr::root(0o600)));
+    boot.report.keep(root.write(&state::waiting_logins(&instance), "", Attr::root(0o600)));
     Run::new(root, boot, &instance).logins();
 }
 
@@ -226,6 +226,6 @@ mod tests {
         let_in(&mut root, &mut boot, &instance, vec![key.into(), key.into()]);
         assert!(root.text("/home/a/.ssh/authorized_keys").contains(key));
         assert_eq!(state::cached(&root).unwrap().public_keys.len(), 2);
-        assert!(!root.exists(&state::later_logins(&instance)));
+        assert!(!root.exists(&state::waiting_logins(&instance)));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::base::error::Result;
 use crate::root::run_dir;
-use crate::root::{Attr, Root, Stage};
+use crate::root::{Attr, Root, Stage, installed};
 use crate::system::hotplug;
 use crate::system::service::has_systemd;
 
@@ -53,6 +53,12 @@ const FILES: [(&str, Purpose, &str); 8] = [
         if cfg!(feature = "tools") { include_str!("../../initramfs/units/cloud-init-hotplugd.service") } else { "" },
     ),
 ];
+/// The unit that closes the metadata service again, and what starts it.
+const CLOSING: (&str, &str, &str) = (
+    "prepivot-close.service",
+    include_str!("../../initramfs/units/prepivot-close.service"),
+    "nftables.service.wants/prepivot-close.service",
+);
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
 /// Distributions' units that generate SSH host keys. The drop-in disables them when prepivot has an instance; an installed prepivot
@@ -103,7 +109,7 @@ pub fn hand_over(root: &mut Root, found: bool) -> Result<Option<Units>> {
     }
     let installed = root.exists(INSTALLED);
     let has_unit = |folder: &&str| root.text(&format!("{folder}/cloud-init-local.service")).contains(INSTALLED);
-    let (own, vendor) = root.unit_folders();
+    let (own, vendor) = installed::unit_folders(root);
     let has_units = std::iter::once(&own).chain(&vendor).any(has_unit);
     if installed && has_units && !foreign {
         return Ok(None);
@@ -118,6 +124,16 @@ impl Units {
         has_systemd(root) || root.lacks_usr() && root.is_dir("/etc/systemd/system")
     }
 
+    /// Writes the unit that closes the metadata service again after nftables.service.
+    ///
+    /// # Errors
+    /// It cannot be written to /run.
+    pub fn write_closing(&self, root: &mut Root) -> Result<()> {
+        let (name, text, wanted) = CLOSING;
+        root.write(&format!("{UNITS}/{name}"), text.replace(INSTALLED, &self.program), Attr::root(0o644))?;
+        root.symlink(&format!("{UNITS}/{wanted}"), &format!("../{name}"))
+    }
+
     /// Writes the units, and has systemd start them: those of the stages from `first`, the first that is left to run. systemd takes
     /// as long to read the units of an idle stage as that stage would take. If the image needs them, all are written. Those that
     /// configure added network devices are written if the configuration asks for it (`hotplug`), or an earlier boot has set it up.
@@ -125,7 +141,7 @@ impl Units {
     /// # Errors
     /// They cannot be written to /run.
     pub fn start(&self, root: &mut Root, first: Option<Stage>, hotplug: bool) -> Result<()> {
-        let (own, vendor) = root.unit_folders();
+        let (own, vendor) = installed::unit_folders(root);
         for unit in KEY_MAKERS {
             if std::iter::once(&own).chain(&vendor).any(|folder| root.exists(&format!("{folder}/{unit}"))) {
                 root.write(&format!("{UNITS}/{unit}.d/cloud-init.conf"), KEY_MAKERS_WAIT, Attr::root(0o644))?;
@@ -175,7 +191,7 @@ fn without(unit: &str, names: &[&str]) -> String {
 /// Whether units start with a stage (`WantedBy=cloud-init.target`), or those that the administrator wrote, or that are enabled, require
 /// one.
 fn is_required(root: &Root) -> bool {
-    let (own, vendor) = root.unit_folders();
+    let (own, vendor) = installed::unit_folders(root);
     let units = ImageUnits { root, own, vendor: &vendor };
     let entries = root.list(own);
     entries.iter().any(|name| starts_with_stage(name))

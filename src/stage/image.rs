@@ -9,8 +9,8 @@ use crate::instance::instance_data::{self, SENSITIVE_FILE};
 use crate::instance::{Instance, boot, state};
 use crate::machine::{Distro, Machine};
 use crate::module;
-use crate::root::{Attr, Kind, Root, run_dir};
-use crate::userdata::config::{self, Files};
+use crate::root::{Attr, Kind, Root, installed, run_dir};
+use crate::userdata::config::{self, ConfigFiles};
 use crate::userdata::{PartHandlers, merge};
 
 /// The interpreter of part-handlers.
@@ -26,7 +26,7 @@ struct InRoot<'a> {
     data: Option<Option<Value>>,
 }
 
-impl Files for InRoot<'_> {
+impl ConfigFiles for InRoot<'_> {
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
         match self.root.stat(path) {
             Some(found) if found.kind != Kind::File => Err(Error::new(format!("{path} is not a regular file"))),
@@ -88,7 +88,7 @@ impl Image {
 
     /// The same with the instance's data for templates; without, with that which this boot has left in /run.
     fn read_with(root: &Root, machine: &Machine, data: Option<&Value>, report: &Problems) -> Image {
-        let mut distro = root.distro();
+        let mut distro = installed::distro(root);
         let trust = Gate::of(root, machine);
         // `cc:`
         let cmdline = if trust.command_line() { machine.cmdline.text() } else { "" };
@@ -178,7 +178,7 @@ fn config_url(root: &Root, url: &str) -> Option<String> {
 }
 
 fn part_handlers(root: &Root) -> PartHandlers {
-    match (root.which(PYTHON), image_handlers(root).is_empty()) {
+    match (installed::which(root, PYTHON), image_handlers(root).is_empty()) {
         (None, _) => PartHandlers::None,
         (Some(_), true) => PartHandlers::OfParts,
         (Some(_), false) => PartHandlers::OfImage,

@@ -3,13 +3,13 @@
 
 use super::boot::Boot;
 use super::image::disabled;
-use super::outside::{OfTree, ThisMachine};
+use super::outside::{self, OfTree, ThisMachine};
 use super::schedule::{self, Provisioned};
 use super::search::{self, Outcome};
 use super::trust::Stop;
 use super::{
-    Options, append_log, commit, credentials, handover, network, own_log, paths, provision, recover_locked, refresh,
-    rescue, restrict_log, trust, welcome,
+    Options, append_log, close, commit, credentials, handover, network, own_log, paths, provision, recover_locked,
+    refresh, rescue, restrict_log, trust, welcome,
 };
 use crate::base::deprecated;
 use crate::base::error::Result;
@@ -20,7 +20,7 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalResult, LocalStage, Origin, Record};
-use crate::root::{Attr, Root, Stage, Use, Writable, check_writable};
+use crate::root::{Attr, Root, Stage, Use, Writable, check_writable, relabel};
 use crate::source::{self, Found};
 use crate::system::{Screen, hotplug};
 use std::path::Path;
@@ -60,16 +60,17 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let mut boot = Boot::new(&root, machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
     let stage = start_event();
-    let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Later);
+    let outcome = unfinished.map_or_else(|| search(&mut root, &mut boot), Outcome::Deferred);
     let mut status = Status::new();
     let (mut result, stop) = provision_outcome(&mut root, &mut boot, &mut status, outcome);
+    close::at_local(&mut root, &mut boot, instance_of(&result));
     // Also if nothing was found: the real root's first stage looks for what appears later.
     let units = boot.report.keep(handover::hand_over(&mut root, result.provisioned().is_some())).flatten();
     boot.report.keep(restrict_log(&mut root));
     root.drop_unchanged();
     let changes = root.has_changes_on_disk();
     if changes {
-        boot.report.keep(root.keep_unlabelled());
+        boot.report.keep(relabel::keep_list(&mut root));
     }
     if let LocalResult::Provisioned(_, provisioned) = &mut result {
         provisioned.has_changes = changes;
@@ -78,6 +79,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     let is_written = !root.is_unwritten();
     drop(stage);
     let (messages, first) = end(&mut root, &mut boot, &mut status, &result);
+    boot.report.keep(close::start_unit(&mut root, units.as_ref()));
     if let Some(units) = units {
         start_units(&mut root, &mut boot, &units, first, &result);
     }
@@ -93,7 +95,7 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
     }
     record(&mut root, &mut boot, &result);
-    boot.report.keep(root.relabel_later());
+    boot.report.keep(relabel::later(&mut root));
     commit(&mut root, &boot.report);
     rescue(&status, &mut root, &boot.report);
     drop(writable);
@@ -124,9 +126,9 @@ pub fn real_root(root: &mut Root, machine: &Machine, options: &Options) -> Vec<S
         log::info!("nothing is provisioned: {why}");
         return Vec::new();
     }
-    let outside = ThisMachine::new();
-    begin(&outside, Stage::Local.action());
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    begin(&*outside, Stage::Local.action());
+    let mut boot = Boot::new(root, machine, options, &*outside);
     show_running(root, &boot.report, boot.start);
     let stage = start_event();
     let outcome = search(root, &mut boot);
@@ -157,8 +159,8 @@ pub fn by_service(root: &mut Root, machine: &Machine, options: &Options) -> Opti
 /// Provisions the running system as another instance, because the datasource knows the machine as that now. For the network
 /// stage. Returns the errors.
 pub fn another(root: &mut Root, machine: &Machine, options: &Options, instance: Instance) -> Vec<String> {
-    let outside = ThisMachine::new();
-    let boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let boot = Boot::new(root, machine, options, &*outside);
     // Stages that had no work for the last instance may have some now.
     boot.report.keep(root.remove(run_dir::IDLE));
     // Not the stage's own name, which the initramfs has used: `analyze` would take that for the beginning of another boot.
@@ -178,8 +180,8 @@ fn provision_found(
     if LocalStage::result(root)?.is_complete() || disabled(root, machine).is_some() {
         return None;
     }
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     let found = find(root, &mut boot)?;
     let stage = start_event();
     Some(provision(root, boot, Outcome::Read(Box::new(found)), stage))
@@ -208,6 +210,7 @@ fn with_network(root: &mut Root, mut boot: Boot, outcome: Outcome, stage: Event)
 /// Ends the stage in the running system. Returns the errors.
 fn end_in_real_root(root: &mut Root, mut boot: Boot, mut status: Status, result: Local, stage: Event) -> Vec<String> {
     drop(stage);
+    close::at_local(root, &mut boot, instance_of(&result));
     let (messages, _) = end(root, &mut boot, &mut status, &result);
     if result.provisioned().is_some() {
         save(root, &mut boot, &status, &messages);
@@ -255,7 +258,7 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
             boot.log();
             return (LocalResult::Nothing, verdict.stop);
         }
-        Outcome::Later(why) => {
+        Outcome::Deferred(why) => {
             log::info!("nothing is provisioned before the pivot: {why}");
             return (LocalResult::Deferred(why), None);
         }
@@ -294,6 +297,11 @@ fn provision_outcome(root: &mut Root, boot: &mut Boot, status: &mut Status, outc
     network::rename_links(root, boot.machine, &boot.report);
     boot.log();
     (LocalResult::Provisioned(origin, Provisioned { instance, summary, is_complete, has_changes: true }), None)
+}
+
+/// The instance that was provisioned.
+fn instance_of(result: &Local) -> Option<&Instance> {
+    result.provisioned().map(|provisioned| &provisioned.instance)
 }
 
 /// Whether the last boot had this instance.

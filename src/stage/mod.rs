@@ -2,6 +2,7 @@
 //! of the real root, and the hand-over between them.
 
 pub mod boot;
+pub mod close;
 pub mod compare;
 pub mod config;
 mod credentials;
@@ -48,7 +49,7 @@ use crate::document::{Map, Value};
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
-use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Stage, Use};
+use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Root, Stage, Use, owner};
 use crate::source::none;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 use std::os::unix::net::UnixDatagram;
@@ -228,7 +229,7 @@ fn append_log(root: &mut Root, messages: &[Message]) -> Result<()> {
 /// Adds lines to cloud-init's log, which keeps its owner; a new one is readable by the group adm, if there is one.
 fn append_to_log(root: &mut Root, lines: &[u8]) -> Result<()> {
     restrict_log(root)?;
-    let attr = Attr { gid: root.group_id(LOG_GROUP).unwrap_or(0), ..Attr::root(LOG_MODE) };
+    let attr = Attr { gid: owner::group_id(root, LOG_GROUP).unwrap_or(0), ..Attr::root(LOG_MODE) };
     if root.stat(LOG).is_some_and(|s| s.size > MAX_LOG) {
         return root.rewrite(LOG, lines, attr);
     }
@@ -254,8 +255,8 @@ fn own_log(root: &mut Root, image: &Value) -> Result<()> {
     let found = named.iter().find_map(|owner| {
         let (user, group) = owner.split_once(':').unwrap_or((owner, ""));
         let keeps = |name: &str| ["", "-1", "none"].contains(&name.to_ascii_lowercase().as_str());
-        let uid = if keeps(user) { log.attr.uid } else { root.user_ids(user)?.uid };
-        let gid = if keeps(group) { log.attr.gid } else { root.group_id(group)? };
+        let uid = if keeps(user) { log.attr.uid } else { owner::user_ids(root, user)?.uid };
+        let gid = if keeps(group) { log.attr.gid } else { owner::group_id(root, group)? };
         Some(Attr { uid, gid, ..log.attr })
     });
     match found {

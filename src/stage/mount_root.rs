@@ -5,7 +5,7 @@
 
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
-use crate::drive::Search;
+use crate::drive::DriveSearch;
 use crate::drive::devices::Places;
 use crate::drive::search::Probed;
 use crate::machine::{Cmdline, Drivers, Machine};
@@ -87,7 +87,7 @@ impl RootOptions {
 /// or the kernel cannot mount it.
 pub fn mount_root(machine: &Machine, target: &Path) -> Result<()> {
     let options = RootOptions::read(&machine.cmdline)?;
-    let mut drives = Search::new(&[] as &[String], Places::default());
+    let mut drives = DriveSearch::new(&[] as &[String], Places::default());
     drives.use_drivers(Drivers::of(machine, &machine.base));
     let found = find(&mut drives, &options.device, Deadline::after(options.wait))?;
     let kinds: Vec<&str> = match (&options.kind, found.superblock()) {
@@ -118,8 +118,8 @@ pub fn mount_root(machine: &Machine, target: &Path) -> Result<()> {
     Err(Error::new(reason.unwrap_or_default()).context(format!("root={}", options.device)))
 }
 
-fn find(drives: &mut Search, device: &str, deadline: Deadline) -> Result<Probed> {
-    let is_named = |drives: &Search| drives.seen().iter().find(|probed| probed.is_named(device)).cloned();
+fn find(drives: &mut DriveSearch, device: &str, deadline: Deadline) -> Result<Probed> {
+    let is_named = |drives: &DriveSearch| drives.seen().iter().find(|probed| probed.is_named(device)).cloned();
     loop {
         // The search has no label and finds nothing: it only reads the devices that are present or appear.
         drives.scan(deadline)?;
@@ -170,7 +170,7 @@ mod tests {
     fn names_a_missing_root_and_present_devices() {
         let dir = crate::base::testing::TempDir::new("mount-root");
         std::fs::create_dir_all(dir.0.join("sys")).unwrap();
-        let mut drives = Search::new(&[] as &[String], Places { sys: dir.0.join("sys"), dev: dir.0.clone() });
+        let mut drives = DriveSearch::new(&[] as &[String], Places { sys: dir.0.join("sys"), dev: dir.0.clone() });
         let error = find(&mut drives, "UUID=1", Deadline::after(Duration::from_millis(10))).err().unwrap().to_string();
         assert!(error.starts_with("root=UUID=1 did not appear; there are: no block device"), "{error}");
     }

@@ -8,12 +8,12 @@ use crate::document::{Value, json};
 use crate::instance::{Instance, NetworkData, state};
 use crate::link::rename::{Rename, rename};
 use crate::machine::{Distro, Drivers, Machine, Nic, Nics};
-use crate::network::input::{self, Choice, Input, Origin};
+use crate::network::input::{self, Choice, ConfigOrigin, Input};
 use crate::network::names::{self, DeviceName};
 use crate::network::read::{eni, klibc, openstack};
 use crate::network::render::{self, Owned, RENDERERS};
 use crate::network::{File, Macs, Network, Renderer, Target, fallback};
-use crate::root::{Attr, Ids, Root};
+use crate::root::{Attr, Ids, Root, installed, owner};
 use crate::source::{self, Source};
 use crate::system::mount_table;
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ pub fn apply(
             return Ok(None);
         }
         Choice::Nothing => match default(image.distro, &image.config, &nics) {
-            Some(config) => (Origin::Fallback, Input::config(config)),
+            Some(config) => (ConfigOrigin::Fallback, Input::config(config)),
             None => return Ok(None),
         },
     };
@@ -122,7 +122,7 @@ pub fn link_json(root: &mut Root, instance: &Instance) -> Result<()> {
 
 /// The configuration of one origin. One that cannot be read is reported, and is None.
 fn given(
-    origin: Origin,
+    origin: ConfigOrigin,
     machine: &Machine,
     image: &Image,
     instance: &Instance,
@@ -130,22 +130,22 @@ fn given(
     report: &Problems,
 ) -> Option<Input> {
     match origin {
-        Origin::Cmdline => {
+        ConfigOrigin::Cmdline => {
             let given = machine.cmdline.value("network-config").filter(|_| image.trust.command_line());
             let read = input::from_cmdline(given?);
             read.map_err(|e| report.warn(e)).ok()
         }
-        Origin::Initramfs => {
+        ConfigOrigin::Initramfs => {
             let mac = |name: &str| nics.all().iter().find(|n| n.name == name).map(|n| n.mac.clone());
             klibc::of_initramfs(&machine.base.join("run"), &machine.cmdline, mac, report).map(Input::config)
         }
-        Origin::SystemCfg => image.config.get("network").cloned().map(Input::config),
-        Origin::Datasource => instance.network.as_ref().map(|data| match data {
+        ConfigOrigin::SystemCfg => image.config.get("network").cloned().map(Input::config),
+        ConfigOrigin::Datasource => instance.network.as_ref().map(|data| match data {
             NetworkData::Cloud(value) => Input::config(value.clone()),
             NetworkData::Openstack(value) => Input { format: &openstack::FORMAT, document: value.clone() },
             NetworkData::Eni(text) => Input { format: &eni::FORMAT, document: Value::from(text.as_str()) },
         }),
-        Origin::Fallback => None,
+        ConfigOrigin::Fallback => None,
     }
 }
 
@@ -171,7 +171,7 @@ fn has_old_netplan(root: &Root) -> bool {
 }
 
 fn target(root: &Root, image: &Image) -> Target {
-    Target { distro: image.distro, ip_tool: root.which("ip").is_some(), old_netplan: has_old_netplan(root) }
+    Target { distro: image.distro, ip_tool: installed::which(root, "ip").is_some(), old_netplan: has_old_netplan(root) }
 }
 
 /// The stack that network files are written for; None if the root has no supported one.
@@ -205,8 +205,8 @@ fn write(root: &mut Root, image: &Image, network: &Network, report: &Problems) -
 pub fn put(root: &mut Root, File { path, content, mode, owner, merge }: File) -> Result<()> {
     let ids = owner.and_then(|owner| {
         let (user, group) = owner.split_once(':').unwrap_or((owner, owner));
-        let ids = root.user_ids(user)?;
-        Some(Ids { gid: root.group_id(group).unwrap_or(ids.gid), ..ids })
+        let ids = owner::user_ids(root, user)?;
+        Some(Ids { gid: owner::group_id(root, group).unwrap_or(ids.gid), ..ids })
     });
     let attr = ids.map_or(Attr::root(mode), |ids| Attr::owned(mode, ids));
     match merge {

@@ -9,7 +9,8 @@ use crate::drive::search::{Probed, probe_all};
 use crate::link::dns;
 use crate::link::line::Line;
 use crate::machine::beneath;
-use crate::system::{Device, Nothing, Outside, Request, Screen};
+use crate::root::Root;
+use crate::system::{Device, Nothing, Outside, Screen, WebRequest};
 use rustix::fs::statvfs;
 use std::cell::{OnceCell, RefCell};
 use std::io::Write;
@@ -102,7 +103,7 @@ impl Outside for ThisMachine {
         statvfs(folder).ok().map(|s| s.f_frsize.saturating_mul(s.f_bfree))
     }
 
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>> {
         web::send(request, tries)
     }
 
@@ -139,6 +140,11 @@ fn memory_of(root: &Path) -> Option<u64> {
     let text = beneath::read(root, "proc/meminfo")?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What is outside of `root` for a stage of the real root: this machine, and for a folder nothing of it.
+pub fn of(root: &Root) -> Box<dyn Outside> {
+    if root.is_live() { Box::new(ThisMachine::new()) } else { Box::new(OfTree::new(root.path())) }
 }
 
 /// The machine of a tree that is planned or provisioned by hand, without a network. If the tree is `/`, this
@@ -178,7 +184,7 @@ impl Outside for OfTree {
         self.own.as_ref()?.free_space(folder)
     }
 
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>> {
         Nothing.http(request, tries)
     }
 }

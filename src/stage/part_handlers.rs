@@ -233,7 +233,7 @@ mod tests {
         let mut warnings = Vec::new();
         for _ in 0..2 {
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            let mut fetch = |_: &crate::userdata::Include<'_>| Ok(crate::userdata::Fetched::Later);
+            let mut fetch = |_: &crate::userdata::Include<'_>| Ok(crate::userdata::Fetched::NoNetwork);
             let empty = Value::Map(Map::new());
             let (_, consumed) = super::super::config::consume(&boot.image, &instance, &empty, &boot.report, &mut fetch);
             run(&mut root, &mut boot, &instance, &consumed);

@@ -13,12 +13,13 @@ use crate::document::{Map, Value, json};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::network::Renderer;
-use crate::root::{Change, Command, Root, Stage, Use};
-use std::cell::RefCell;
+use crate::root::{Change, Command, Root, Stage, Use, owner};
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 use std::rc::Rc;
+
+pub use super::boot::NETWORK;
 
 /// The changes that would be made, and the errors found while planning them.
 pub struct Plan {
@@ -35,8 +36,10 @@ pub struct Plan {
     pub renderer: Option<&'static Renderer>,
     /// What each module did, if that was asked for ([`Like::traced`]).
     pub trace: Trace,
-    /// The files of the distribution that the root is like.
-    like: Vec<Change>,
+    /// The files of the distribution that the root is like, by path.
+    like: HashMap<String, Change>,
+    /// The root as it is, once it was asked for.
+    disk: OnceCell<Option<Root>>,
 }
 
 /// How a plan is made.
@@ -53,35 +56,41 @@ pub struct Like<'a> {
 pub struct Trace {
     /// The modules that ran, in order.
     pub modules: Vec<(Stage, &'static str)>,
-    /// The last module that changed a path in this way.
-    changes: HashMap<(String, Discriminant<Change>), &'static str>,
+    /// What was done at each path.
+    paths: HashMap<String, Traced>,
     /// The module of each command, in order; empty: none.
     commands: Vec<&'static str>,
-    /// The root's changes as they were last seen.
-    seen: HashMap<(String, Discriminant<Change>), Change>,
+}
+
+/// What was done at a path.
+#[derive(Default)]
+struct Traced {
+    /// The modules that changed something there, the last one at the end.
+    modules: Vec<&'static str>,
+    /// The changes there by now.
+    changes: Vec<Change>,
 }
 
 impl Trace {
-    /// Looks at the root after `module`; its name is empty before one.
-    fn observe(&mut self, root: &Root, module: &'static str) {
-        let mut now = HashMap::new();
-        for change in root.changes() {
-            let key = (change.path().to_owned(), discriminant(&change));
-            if self.seen.get(&key) != Some(&change) {
-                self.changes.insert(key.clone(), module);
+    /// Looks at what `module` changed of the root. Its name is empty for what no module did since the last time.
+    fn observe(&mut self, root: &mut Root, module: &'static str) {
+        for (path, changes) in root.take_traced() {
+            let traced = self.paths.entry(path).or_default();
+            if !module.is_empty() && changes.iter().any(|change| !traced.changes.contains(change)) {
+                traced.modules.retain(|other| *other != module);
+                traced.modules.push(module);
             }
-            now.insert(key, change);
+            traced.changes = changes;
         }
-        self.seen = now;
         self.commands.resize(root.commands().len(), module);
-        if !module.is_empty() {
+        if !matches!(module, "" | NETWORK) {
             self.modules.push((root.current_stage(), module));
         }
     }
 
-    /// The module that made a change; empty if none did.
-    pub fn of_change(&self, change: &Change) -> &'static str {
-        self.changes.get(&(change.path().to_owned(), discriminant(change))).copied().unwrap_or_default()
+    /// The modules that made a change, or [`NETWORK`]; the last one at the end.
+    pub fn of_change(&self, change: &Change) -> &[&'static str] {
+        self.paths.get(change.path()).map(|traced| traced.modules.as_slice()).unwrap_or_default()
     }
 
     /// The module that ran the command with this number; empty if none did.
@@ -107,26 +116,25 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     let mut root = Root::open(path, Use::Plan)?;
     let recovered = super::recover(&mut root);
     let outside = OfTree::new(path);
-    let mut like = Vec::new();
+    let mut like = HashMap::new();
     if let Some(name) = how.distribution.filter(|_| cfg!(feature = "tools")) {
         distributions::put(&mut root, name)?;
-        like = root.changes();
+        like = root.changes().into_iter().map(|change| (change.path().to_owned(), change)).collect();
     }
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
     let trace = Rc::new(RefCell::new(Trace::default()));
     if how.traced && cfg!(feature = "tools") {
         let trace = Rc::clone(&trace);
-        trace.borrow_mut().observe(&root, "");
+        root.trace_changes();
         boot.observer = Some(Box::new(move |root, module| trace.borrow_mut().observe(root, module)));
     }
     let instance = local::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
-    let given: HashSet<&Change> = like.iter().collect();
     let mut changes: Vec<(Option<Stage>, Change)> =
-        last.iter().filter(|c| !given.contains(c)).map(|c| (None, c.clone())).collect();
+        last.iter().filter(|c| like.get(c.path()) != Some(c)).map(|c| (None, c.clone())).collect();
     root.enter(Stage::Network);
-    provision::later_files(&mut root, &instance, &boot.report);
+    provision::files_of_running_system(&mut root, &instance, &boot.report);
     provision::boothooks(&mut root, &mut boot, &instance);
     for stage in Stage::WITH_MODULES {
         root.enter(stage);
@@ -144,9 +152,8 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     let (errors, config) = (boot.errors(), boot.config().clone());
     let report = boot.report.take();
     drop(boot);
-    let mut trace = trace.take();
-    trace.seen.clear();
-    Ok(Plan { root, changes, errors, report, instance, config, renderer, trace, like })
+    let trace = trace.take();
+    Ok(Plan { root, changes, errors, report, instance, config, renderer, trace, like, disk: OnceCell::new() })
 }
 
 impl Plan {
@@ -196,14 +203,10 @@ impl Plan {
 
     /// The text of a file before the plan.
     pub fn on_disk(&self, path: &str) -> Option<String> {
-        let given = self.like.iter().find_map(|change| match change {
-            Change::Write { path: found, content, .. } if found == path => Some(content.to_vec()),
-            _ => None,
-        });
-        if let Some(bytes) = given {
-            return String::from_utf8(bytes).ok();
+        if let Some(Change::Write { content, .. }) = self.like.get(path) {
+            return String::from_utf8(content.to_vec()).ok();
         }
-        let disk = Root::open(self.root.path(), Use::Plan).ok()?;
+        let disk = self.disk.get_or_init(|| Root::open(self.root.path(), Use::Plan).ok()).as_ref()?;
         String::from_utf8(disk.read(path).ok()??).ok()
     }
 }
@@ -227,7 +230,7 @@ pub(super) fn shown(line: &str) -> String {
 
 fn line(change: &Change, when: Option<Stage>, root: &Root) -> String {
     let when = when.map(|stage| format!(" ({})", stage.name())).unwrap_or_default();
-    let owner = |uid, gid| format!("{}:{}", root.user_name(uid), root.group_name(gid));
+    let owner = |uid, gid| format!("{}:{}", owner::user_name(root, uid), owner::group_name(root, gid));
     match change {
         Change::Write { path, content, attr, .. } => {
             format!(

@@ -1,7 +1,7 @@
 //! Provisions a root with one instance: its state, network files, the parts of user-data, and the file half
 //! of every module.
 
-use super::boot::Boot;
+use super::boot::{Boot, NETWORK};
 use super::modules::{self, Half, Run};
 use super::{config, network, part_handlers, refresh, rerun};
 use crate::base::error::Result;
@@ -16,7 +16,7 @@ use crate::system::fstab::{FSTAB, without_ours};
 /// The mark that the source's own files have been written.
 const FILES_DONE: &str = "prepivot_files";
 /// The same for those that wait for the running system.
-const LATER_FILES_DONE: &str = "prepivot_files.live";
+const RUNNING_FILES_DONE: &str = "prepivot_files.live";
 
 /// Writes the state, the network, the source's own files and the parts of user-data, and runs the file halves
 /// of the modules unless user-data has remote parts. The merged configuration stays in `boot`. `read`: the
@@ -29,7 +29,7 @@ pub fn provision(root: &mut Root, boot: &mut Boot, instance: &Instance, read: bo
         boot.report.keep(forget_mounts(root));
     }
     if !new {
-        boot.report.keep(modules::adopt(root, instance, &[FILES_DONE, LATER_FILES_DONE]));
+        boot.report.keep(modules::adopt(root, instance, &[FILES_DONE, RUNNING_FILES_DONE]));
     }
     // The files that identify the instance come last, and only if everything else could be written.
     boot.retried = new && root.exists(&state::class_file(instance));
@@ -84,7 +84,9 @@ fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result
 
 /// Writes the network files.
 fn network(root: &mut Root, boot: &mut Boot, instance: &Instance) {
+    boot.observe(root, "");
     let applied = network::apply(root, boot.machine, &boot.image, instance, &boot.report);
+    boot.observe(root, NETWORK);
     boot.report.keep(applied.and_then(|applied| network::write_json(root, instance, applied)));
 }
 
@@ -146,15 +148,15 @@ fn files_of<'a>(root: &Root, instance: &'a Instance, half: Half) -> Vec<(String,
     files.filter(|(path, _)| root.is_of_running_system(path) == (half == Half::Running)).collect()
 }
 
-/// Whether [`later_files`] has work.
-pub fn has_later_files(root: &Root, instance: &Instance) -> bool {
+/// Whether [`files_of_running_system`] has work.
+pub fn has_files_of_running_system(root: &Root, instance: &Instance) -> bool {
     !files_of(root, instance, Half::Running).is_empty()
-        && !state::is_done(root, instance, LATER_FILES_DONE, Frequency::Instance)
+        && !state::is_done(root, instance, RUNNING_FILES_DONE, Frequency::Instance)
 }
 
 /// Writes the source's own files that waited for the running system.
-pub fn later_files(root: &mut Root, instance: &Instance, report: &Problems) {
-    if !has_later_files(root, instance) {
+pub fn files_of_running_system(root: &mut Root, instance: &Instance, report: &Problems) {
+    if !has_files_of_running_system(root, instance) {
         return;
     }
     for (path, content) in files_of(root, instance, Half::Running) {
@@ -162,7 +164,7 @@ pub fn later_files(root: &mut Root, instance: &Instance, report: &Problems) {
             report.warn(format_args!("the datasource's files: {e}"));
         }
     }
-    report.keep(state::mark_done(root, instance, LATER_FILES_DONE, Frequency::Instance));
+    report.keep(state::mark_done(root, instance, RUNNING_FILES_DONE, Frequency::Instance));
 }
 
 /// Runs the instance's boothooks: on every boot, before any module of the real root.
@@ -259,10 +261,10 @@ mod tests {
         source_files(&mut root, &instance, &report);
         assert!(!root.exists("/etc/own"));
         // In the running system.
-        assert!(has_later_files(&root, &instance));
+        assert!(has_files_of_running_system(&root, &instance));
         for _ in 0..2 {
-            later_files(&mut root, &instance, &report);
-            assert!(!has_later_files(&root, &instance));
+            files_of_running_system(&mut root, &instance, &report);
+            assert!(!has_files_of_running_system(&root, &instance));
             assert_eq!((root.text("/tmp/own").as_str(), root.exists("/etc/own")), ("a", false));
         }
         assert!(report.entries().is_empty(), "{:?}", report.entries());

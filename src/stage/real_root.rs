@@ -5,13 +5,12 @@ use super::boot::Boot;
 use super::image::{Image, disabled};
 use super::modules::{Half, Run};
 use super::output::Redirected;
-use super::outside::ThisMachine;
 use super::refresh::Answer;
 use super::rerun::Before;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, commit, config, feedback, local as local_stage, part_handlers, password,
-    provision, recover, recover_locked, refresh, reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, close, commit, config, feedback, local as local_stage, outside, part_handlers,
+    password, provision, recover, recover_locked, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
@@ -23,11 +22,12 @@ use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
 use crate::root::run_dir::{self, LocalStage, Origin};
-use crate::root::{Command, Root, Stage};
+use crate::root::{Command, Root, Stage, installed, kept_state, owner, relabel};
 use crate::source::{self, MetadataOf};
 use crate::userdata::{Fetched, Include};
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Runs a stage of the real root. Returns the errors.
@@ -43,7 +43,7 @@ pub fn run(root: &mut Root, machine: &Machine, stage: Stage, options: &Options) 
 /// system. Provisions the root where no initramfs did it in this boot, or where the initramfs left it to this
 /// stage. Returns the errors.
 fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
-    let bound = root.bind_state();
+    let bound = kept_state::bind(root);
     let report = recover_locked(root, Stage::Local);
     report.keep(bound);
     let provisioned = if LocalStage::result(root).is_none_or(|result| result.is_left_to_real_root()) {
@@ -70,15 +70,15 @@ fn local(root: &mut Root, machine: &Machine, options: &Options) -> Vec<String> {
 /// errors belong to this stage in status.json.
 fn before_services(root: &mut Root, machine: &Machine, options: &Options, report: &Problems) {
     let Some(instance) = options.instance(root) else { return };
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     boot.config = combined(root, &mut boot);
     if boot.config.is_some() {
         // Not the stage's own name, which the initramfs has used: because `analyze` would take that for the beginning of another
         // boot.
         let _event = Event::start("init-local/early", "growing the root and setting up disks");
         let _redirected =
-            root.is_live().then(|| Redirected::new(boot.config(), Stage::Network, root.group_id(LOG_GROUP)));
+            root.is_live().then(|| Redirected::new(boot.config(), Stage::Network, owner::group_id(root, LOG_GROUP)));
         Run::new(root, &mut boot, &instance).before_services();
     }
     if !boot.report.is_empty() {
@@ -105,7 +105,7 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     let recovered = recover_locked(root, stage);
     if stage == Stage::Final {
         root.stop_waiting().iter().for_each(|e| recovered.error(e));
-        recovered.keep(root.forget_unlabelled());
+        recovered.keep(relabel::forget_list(root));
         if LocalStage::result(root).and_then(|result| result.origin()).is_some_and(Origin::is_same) {
             recovered.keep(state::note_same(root));
         }
@@ -130,8 +130,8 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
         commit(root, &report);
         return report.errors();
     };
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     boot.report.absorb(recovered);
     // Not yet done if the real root's local stage was skipped.
     boot.report.keep(log_of_initramfs(root));
@@ -166,6 +166,9 @@ fn with_modules(root: &mut Root, machine: &Machine, stage: Stage, options: &Opti
     if stage != Stage::Config {
         feedback::host_keys(root, &mut boot, &instance);
     }
+    if stage == Stage::Final {
+        close::at_final(root, &mut boot, &instance);
+    }
     drop(event);
     boot.log();
     end(root, boot, status, &instance, stage)
@@ -198,11 +201,8 @@ fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance,
         commit(root, &boot.report);
     }
     let mut errors = boot.errors();
-    for error in failed_before {
-        if !errors.contains(&error) {
-            errors.push(error);
-        }
-    }
+    let known: HashSet<String> = errors.iter().cloned().collect();
+    errors.extend(failed_before.into_iter().filter(|error| !known.contains(error)));
     errors
 }
 
@@ -210,7 +210,8 @@ fn end(root: &mut Root, mut boot: Boot, mut status: Status, instance: &Instance,
 fn start_background(root: &mut Root) -> Result<()> {
     let program = std::env::current_exe().context(|| "failed to find this program")?.display().to_string();
     // With the lowest priority that the system can set.
-    let idle: &[&str] = if root.which("chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
+    let idle: &[&str] =
+        if installed::which(root, "chrt").is_some() { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] };
     let argv = idle.iter().map(|word| (*word).to_owned()).chain([program, "background".to_owned()]);
     root.start(Command::new(argv))
 }
@@ -220,8 +221,8 @@ pub fn background(root: &mut Root, machine: &Machine, options: &Options) -> Vec<
     root.enter(Stage::Final);
     let recovered = recover(root);
     let Some(instance) = options.instance(root) else { return recovered.errors() };
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     boot.report.absorb(recovered);
     configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).background();
@@ -259,12 +260,12 @@ fn work(
         let (complete, remote) = complete(root, boot, &instance, stage);
         merge(root, boot, &complete, stage, Reason { remote, changed }, known);
     }
-    let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, root.group_id(LOG_GROUP)));
+    let _redirected = root.is_live().then(|| Redirected::new(boot.config(), stage, owner::group_id(root, LOG_GROUP)));
     local_stage::begin(boot.outside, boot.action.unwrap_or(stage.action()));
     let mut before = if stage == Stage::Network { Before::look(root, boot, &instance) } else { Before::default() };
     let base = boot.image.digest.clone();
     if stage == Stage::Network {
-        provision::later_files(root, &instance, &boot.report);
+        provision::files_of_running_system(root, &instance, &boot.report);
         provision::boothooks(root, boot, &instance);
         if boot.follow_image(root, &instance, stage) {
             before.has_other_configuration = true;
@@ -337,7 +338,7 @@ fn merge(root: &mut Root, boot: &mut Boot, instance: &Instance, stage: Stage, re
     let variables = Value::Map(standard.clone());
     let web = OnceCell::new();
     let mut fetch = |include: &Include<'_>| match config::without_network(root, include)? {
-        Fetched::Later => {
+        Fetched::NoNetwork => {
             remote = true;
             let web = web.get_or_init(Includes::new).as_ref().map_err(Clone::clone)?;
             config::with_network(root, instance, web, include)

@@ -10,7 +10,7 @@ use crate::base::error::Result;
 use crate::base::problem::Problems;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
-use crate::drive::Search as Drives;
+use crate::drive::DriveSearch as Drives;
 use crate::drive::devices::Places;
 use crate::instance::{Instance, state};
 use crate::network::render::{RENDERERS, Renderer};

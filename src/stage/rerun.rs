@@ -85,7 +85,7 @@ impl Before {
             before.halves.extend(MODULES.iter().filter(has_run).map(half).map(|half| (half, None)));
         }
         for half in noted {
-            let states = half.paths.iter().map(|path| root.path_state(path)).collect();
+            let states = half.paths.iter().map(|path| PathState::of(root, path)).collect();
             before.halves.push((half, Some(states)));
         }
         before
@@ -96,7 +96,7 @@ impl Before {
         let at = self.halves.iter().position(|(half, _)| half.module == module)?;
         let (half, states) = self.halves.swap_remove(at);
         if let Some(states) = states.filter(|_| !in_any_case) {
-            let changed = half.paths.iter().zip(&states).find(|(path, state)| root.path_state(path) != **state);
+            let changed = half.paths.iter().zip(&states).find(|(path, state)| PathState::of(root, path) != **state);
             let (path, _) = changed?;
             log::info!("{path} has changed since the module {module} wrote its files: it writes them again");
         }

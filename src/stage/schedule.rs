@@ -7,14 +7,14 @@
 use super::boot::Boot;
 use super::modules::{Demand, Run, Work};
 use super::rerun::{has_boothooks, has_early_commands};
-use super::{provision, refresh, reporting};
+use super::{close, provision, refresh, reporting};
 use crate::base::error::Result;
 use crate::base::problem::Problems;
 use crate::instance::status::{Status, uptime};
 use crate::instance::{Instance, state};
 use crate::module::{BeforeServices, Module};
 use crate::root::run_dir::{self, IDLE, Origin, RANDOM_PASSWORDS};
-use crate::root::{Attr, Command, Root, Stage};
+use crate::root::{Attr, Command, Root, Stage, installed, relabel};
 use crate::source;
 use crate::system::service::has_systemd;
 
@@ -129,7 +129,7 @@ impl<'a, 'b> Schedule<'a, 'b> {
 
     /// The same in the running system, whose systemd has queued the stages, so that none of them is skipped.
     fn start_network(&mut self) -> Result<()> {
-        if !self.root.is_dir("/run/systemd/system") || self.root.which("systemctl").is_none() {
+        if !self.root.is_dir("/run/systemd/system") || installed::which(self.root, "systemctl").is_none() {
             return Ok(());
         }
         if self.has_commands {
@@ -189,10 +189,10 @@ impl<'a, 'b> Schedule<'a, 'b> {
         let instance = &self.done.instance;
         let source = source::named(&instance.source);
         source.is_some_and(|s| s.provisioned.is_some() || s.publish_host_keys.is_some())
-            || self.root.exists(&state::later_logins(instance))
+            || self.root.exists(&state::waiting_logins(instance))
             || self.root.exists(RANDOM_PASSWORDS)
             || self.has_boothooks
-            || provision::has_later_files(self.root, instance)
+            || provision::has_files_of_running_system(self.root, instance)
             || (!self.origin.is_read() && refresh::is_due(self.root, self.boot, instance))
     }
 
@@ -202,7 +202,8 @@ impl<'a, 'b> Schedule<'a, 'b> {
             || self.done.has_changes
             || !self.origin.is_same()
             || !state::is_finished(self.root, &self.done.instance)
-            || self.root.has_unlabelled()
+            || relabel::has_list(self.root)
+            || close::is_left_to_final(self.boot.config())
             || Run::new(self.root, self.boot, &self.done.instance).has_background()
     }
 
@@ -332,7 +333,7 @@ mod tests {
         let left = |path: &str, root: &mut Root| root.write(path, "x\n", Attr::root(0o600)).unwrap();
         assert_eq!(idle(&|_, _, _, _| ()), ["init", "init-local", "modules-config"]);
         assert_eq!(idle(&|root, _, _, _| left(RANDOM_PASSWORDS, root)), ["init-local", "modules-config"]);
-        let logins = idle(&|root, _, done, _| left(&state::later_logins(&done.instance), root));
+        let logins = idle(&|root, _, done, _| left(&state::waiting_logins(&done.instance), root));
         assert_eq!(logins, ["init-local", "modules-config"]);
         for (path, expected) in
             [("/tmp/a", &["init-local", "modules-config"][..]), ("etc/a", &["init", "init-local", "modules-config"])]

@@ -10,7 +10,7 @@ use crate::base::error::{Error, Result};
 use crate::base::logging;
 use crate::detect::{self, Facts, Platform};
 use crate::document::Value;
-use crate::drive::Search as Drives;
+use crate::drive::DriveSearch as Drives;
 use crate::drive::devices::Places;
 use crate::drive::settle::{settle, usb_disk_to_come};
 use crate::instance::status::uptime;
@@ -57,7 +57,7 @@ pub enum Outcome {
     /// A new instance, read in this boot.
     Read(Box<Found>),
     /// No instance yet: the search is left to the real root, for this reason.
-    Later(String),
+    Deferred(String),
     /// No instance, for this reason.
     Nothing(String),
 }
@@ -99,7 +99,7 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>) -> Result<Found> {
     let settings = link::Settings {
         record: None,
         sys: search.machine.base.join("sys"),
-        plan: link::cmdline_net::Plan::parse(&search.machine.cmdline),
+        plan: link::cmdline_net::LinkPlan::parse(&search.machine.cmdline),
         software_links: false,
         raise: false,
     };
@@ -207,7 +207,7 @@ impl Finder<'_, '_> {
         if !self.search.root.is_live()
             && let Some(why) = choose::left_to_real_root(&self.verdicts, &self.facts)
         {
-            return Outcome::Later(why);
+            return Outcome::Deferred(why);
         }
         let services = if self.served { Vec::new() } else { choose::services(&self.verdicts, &self.facts) };
         self.drives.also(services.iter().flat_map(|service| service.source.filesystems.iter().copied()));
@@ -374,7 +374,7 @@ impl Finder<'_, '_> {
             && !self.served
             && let Some(why) = choose::unseen(&self.names, &self.facts, &cached)
         {
-            return Outcome::Later(why);
+            return Outcome::Deferred(why);
         }
         let reasons = self.search.problems().join("; ");
         if asked && is_of_another_machine(&cached, self.search.machine) {
@@ -422,7 +422,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
     let settings = link::Settings {
         record: Some(run_dir::NETWORK.into()),
         sys: machine.base.join("sys"),
-        plan: link::cmdline_net::Plan::parse(&machine.cmdline),
+        plan: link::cmdline_net::LinkPlan::parse(&machine.cmdline),
         software_links: false,
         raise: true,
     };
@@ -466,7 +466,7 @@ fn race(search: &mut Search, jobs: Vec<Job>, drives: &mut Drives, deadline: Dead
 
 /// Kernel modules that the network may need besides device drivers: for sending packets, and for the links
 /// that the kernel command line asks for. Each with a file that exists once the kernel has it.
-fn network_modules(plan: &link::cmdline_net::Plan) -> Vec<(&'static str, &'static str)> {
+fn network_modules(plan: &link::cmdline_net::LinkPlan) -> Vec<(&'static str, &'static str)> {
     let mut modules = vec![("af_packet", "proc/self/net/packet"), ("ipv6", "proc/self/net/if_inet6")];
     modules.extend(plan.made.iter().map(|made| match made {
         Made::Bond { .. } => ("bonding", "sys/module/bonding"),
@@ -640,7 +640,7 @@ mod tests {
         let mut drives = Drives::new(&[""; 0], Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
         let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
-            Outcome::Later(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
+            Outcome::Deferred(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
             _ => panic!("the machine is LXD's"),
         }
         assert_eq!(boot.errors_and_warnings(), [""; 0]);
@@ -704,7 +704,7 @@ mod tests {
             let mut drives = Drives::new(&[""; 0], places);
             let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
             match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
-                Outcome::Later(why) => assert!(!later.is_empty() && why.starts_with(later), "{why}"),
+                Outcome::Deferred(why) => assert!(!later.is_empty() && why.starts_with(later), "{why}"),
                 Outcome::Same(same) => assert_eq!((same.instance_id.as_str(), later), (id, ""), "{source} {tool}"),
                 _ => panic!("the machine has an instance"),
             }

@@ -2,8 +2,7 @@
 
 use super::boot::Boot;
 use super::modules::Run;
-use super::outside::ThisMachine;
-use super::{Options, append_log, commit, real_root};
+use super::{Options, append_log, commit, outside, real_root};
 use crate::base::logging;
 use crate::instance::Frequency;
 use crate::machine::Machine;
@@ -26,8 +25,8 @@ pub fn run(
             "there is no datasource: nothing was provisioned yet; --force runs the module all the same".into(),
         ];
     };
-    let outside = ThisMachine::new();
-    let mut boot = Boot::new(root, machine, options, &outside);
+    let outside = outside::of(root);
+    let mut boot = Boot::new(root, machine, options, &*outside);
     boot.report.absorb(recovered);
     real_root::configure(root, &mut boot, &instance);
     Run::new(root, &mut boot, &instance).single(module, frequency, arguments);

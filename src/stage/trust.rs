@@ -9,11 +9,11 @@ use crate::base::problem::Problems;
 use crate::document::{Value, json};
 use crate::instance::Instance;
 use crate::machine::Machine;
-use crate::root::run_dir::{self, Measured, Record};
+use crate::root::run_dir::{self, ATTESTATION, Measured, Record};
 use crate::root::{Attr, Root};
 use crate::source::none;
 use crate::trust::event_log::Log;
-use crate::trust::measure::{Event, Registers, host_data};
+use crate::trust::measure::{Measurement, Registers, host_data};
 use crate::trust::{self, Circumstances, Document, Failure, Kind, Policy, documents, policy};
 use std::time::SystemTime;
 
@@ -37,8 +37,6 @@ pub enum Stop {
 pub const REFUSED: &str = "/var/lib/cloud/data/prepivot-refused";
 /// Exists if the policy stops this boot; the initramfs's hooks look for it.
 pub const STOPPED: &str = "run/prepivot/stopped";
-/// What was measured and checked in this boot, as JSON: for agents that attest the machine.
-pub const ATTESTATION: &str = "/run/prepivot/trust.json";
 /// The serial number of the last signed user-data that was accepted.
 const SERIAL: &str = "/var/lib/cloud/data/prepivot-serial";
 
@@ -214,8 +212,8 @@ fn measure(policy: &Policy, machine: &Machine, instance: &Instance, report: &Pro
     let mut measured = Measured::load(&record);
     let (source, plan) = (&instance.source, &policy.plan);
     let wanted = documents(instance).into_iter().filter(|d| policy.needs(d.kind, source).measured);
-    let events: Vec<Event> = wanted.filter_map(|document| plan.scheme.event(&document)).collect();
-    let new: Vec<Event> = events.into_iter().filter(|event| !measured.ids.contains(&event.id())).collect();
+    let events: Vec<Measurement> = wanted.filter_map(|document| plan.scheme.event(&document)).collect();
+    let new: Vec<Measurement> = events.into_iter().filter(|event| !measured.ids.contains(&event.id())).collect();
     if new.is_empty() {
         return Ok(());
     }
@@ -307,7 +305,7 @@ mod tests {
         let (machine, root) = (Machine::default(), Root::open(&dir.0, Use::Plan).unwrap());
         let seed = dir.0.join(SEED);
         let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, &Problems::new()).unwrap().instance;
-        let events: Vec<Event> = documents(&seeded).iter().filter_map(|d| plan.scheme.event(d)).collect();
+        let events: Vec<Measurement> = documents(&seeded).iter().filter_map(|d| plan.scheme.event(d)).collect();
         assert_eq!(events.iter().map(|event| event.digest(Algorithm::Sha384)).collect::<Vec<_>>(), measured);
         assert_eq!(predict(&events, Algorithm::Sha384).len(), 48);
         let told = std::fs::read_to_string(dir.0.join(&ATTESTATION[1..])).unwrap();

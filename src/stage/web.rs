@@ -28,7 +28,7 @@ fn client(deadline: Deadline) -> Result<Client> {
 ///
 /// # Errors
 /// There is no response in time, or its status is not a success.
-pub fn send(request: &system::Request, tries: u32) -> Result<Vec<u8>> {
+pub fn send(request: &system::WebRequest, tries: u32) -> Result<Vec<u8>> {
     let client = client(Deadline::after((TRY * tries.max(1)).min(LONGEST)))?;
     let headers: Vec<(&str, &str)> = request.headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let reply = client.send(&Request {

@@ -63,7 +63,7 @@ pub trait Outside {
     }
 
     /// Sends an HTTP request up to `tries` times, and returns the body of a successful response.
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>>;
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>>;
 
     /// Shows text to people at the machine, and puts it nowhere else. Returns false if there is no such
     /// screen. On a machine that is not running nothing is shown, which is true.
@@ -95,7 +95,7 @@ pub struct Device {
 
 /// An HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct WebRequest {
     pub method: &'static str,
     pub url: String,
     pub headers: Vec<(String, String)>,
@@ -116,7 +116,7 @@ impl Outside for Nothing {
         None
     }
 
-    fn http(&self, request: &Request, _tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, _tries: u32) -> Result<Vec<u8>> {
         Err(crate::base::error::Error::new(format!(
             "failed to {} {}: there is no network here",
             request.method, request.url

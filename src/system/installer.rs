@@ -1,6 +1,6 @@
 //! Downloads and runs installers for modules.
 
-use super::{Context, Request, service};
+use super::{Context, WebRequest, service};
 use crate::base::error::Result;
 use crate::root::{Attr, Command};
 
@@ -17,8 +17,13 @@ pub fn run(cx: &mut Context, name: &str, url: &str, tries: u32, arguments: &[Str
     let path = format!("{folder}/{name}");
     let mut script = Vec::new();
     if cx.root.runs_commands() || cx.root.is_plan() {
-        let request =
-            Request { method: "GET", url: url.to_owned(), headers: Vec::new(), body: Vec::new(), limit: MAX_INSTALLER };
+        let request = WebRequest {
+            method: "GET",
+            url: url.to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            limit: MAX_INSTALLER,
+        };
         script = service::send(cx, &request, tries)?.unwrap_or_default();
     }
     cx.root.mkdir(&folder, Attr::root(0o700))?;

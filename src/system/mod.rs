@@ -25,4 +25,4 @@ pub mod template;
 pub mod users;
 
 pub use crate::base::password;
-pub use context::{Context, Device, Nothing, Outside, Request, Screen};
+pub use context::{Context, Device, Nothing, Outside, Screen, WebRequest};

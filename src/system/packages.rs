@@ -7,7 +7,7 @@ use crate::base::problem::Problems;
 use crate::document::{Value, json};
 use crate::instance::{Frequency, state};
 use crate::machine::{Distro, Family};
-use crate::root::{Command, Root};
+use crate::root::{Command, Root, installed};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ static MANAGERS: &[Manager] = &[
 
 fn manager(root: &Root, distro: &Distro) -> Result<&'static Manager> {
     let of_family = |m: &&Manager| m.families.contains(&distro.family);
-    let installed = |m: &&Manager| root.which(m.program).is_some();
+    let installed = |m: &&Manager| installed::which(root, m.program).is_some();
     let found = MANAGERS.iter().find(|m| of_family(m) && installed(m)).or_else(|| MANAGERS.iter().find(installed));
     // For a root without any of these programs (a plan): the last one of the family, which every version of
     // it has.
@@ -125,7 +125,7 @@ pub fn upgrade(cx: &mut Context) -> Result<()> {
         Some(own) => run(cx, manager, &[own], &[]),
         None => run(cx, manager, manager.upgrade, &[]),
     };
-    let has_snaps = cx.distro.name == "ubuntu" && cx.root.which("snap").is_some();
+    let has_snaps = cx.distro.name == "ubuntu" && installed::which(cx.root, "snap").is_some();
     let refreshed = if has_snaps { refresh_snaps(cx) } else { Ok(()) };
     upgraded.and(refreshed)
 }
@@ -170,7 +170,7 @@ fn install_known(
     if manager.name == "apt" && cx.root.runs_commands() {
         let known = known_to_apt(cx)?;
         (names, unknown) = names.into_iter().partition(|n| known.contains(&bare(n)));
-        let has_snap = cx.distro.name == "ubuntu" && cx.root.which("snap").is_some();
+        let has_snap = cx.distro.name == "ubuntu" && installed::which(cx.root, "snap").is_some();
         // A version or a release is apt's. To snap, the version would be the name of another snap.
         let (snaps, missing) = unknown.into_iter().partition(|n| has_snap && !n.contains(['=', '/']));
         unknown = snaps;
@@ -319,14 +319,14 @@ fn apt_get(cx: &Context) -> Result<Vec<String>> {
     };
     let enabled = wrapper.and_then(|w| w.get("enabled"));
     let auto = wrapper.is_none() || enabled.and_then(Value::as_str).is_some_and(|e| e.eq_ignore_ascii_case("auto"));
-    let installed = words.first().is_some_and(|w| cx.root.which(w).is_some());
+    let installed = words.first().is_some_and(|w| installed::which(cx.root, w).is_some());
     let wraps = enabled.is_some_and(Value::is_true) || (auto && installed);
     Ok(words.into_iter().filter(|_| wraps).chain(command).collect())
 }
 
 /// Whether the root consists of snapshots, which only transactional-update can change.
 fn is_transactional(root: &Root) -> bool {
-    root.which("transactional-update").is_some()
+    installed::which(root, "transactional-update").is_some()
         && root.text("/proc/self/mounts").lines().any(|l| {
             let mut fields = l.split(' ').skip(1);
             (fields.next(), fields.next()) == (Some("/"), Some("btrfs"))

@@ -1,6 +1,6 @@
 //! The root's service manager.
 
-use super::{Context, Request};
+use super::{Context, WebRequest};
 use crate::base::error::Result;
 use crate::machine::{Distro, Family};
 use crate::root::{Attr, Command, Root, Stage, run_dir};
@@ -126,7 +126,7 @@ pub fn wait_for_network(cx: &mut Context) {
 ///
 /// # Errors
 /// There is no response, or none that is a success.
-pub fn send(cx: &mut Context, request: &Request, tries: u32) -> Result<Option<Vec<u8>>> {
+pub fn send(cx: &mut Context, request: &WebRequest, tries: u32) -> Result<Option<Vec<u8>>> {
     if cx.root.is_plan() {
         cx.root.plan_request(request.method, &request.url);
         return Ok(None);

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::base::error::Result;
 use crate::instance::{Frequency, state};
-use crate::root::Command;
+use crate::root::{Command, installed};
 
 /// cloud-init's name for the mark of [`wait_seeded`].
 const MARK: &str = "snap_seeded";
@@ -17,7 +17,7 @@ pub fn wait_seeded(cx: &mut Context) -> Result<()> {
         return Ok(());
     }
     state::mark_done(cx.root, cx.instance, MARK, Frequency::Once)?;
-    if cx.root.which("snap").is_none() {
+    if installed::which(cx.root, "snap").is_none() {
         return Ok(());
     }
     cx.root.run(Command::new(["snap", "wait", "system", "seed.loaded"]))

@@ -154,7 +154,10 @@ mod tests {
         assert_eq!(envelope.signatures, [(Form::Ssh, vec![0; 6]), (Form::Cms, vec![4, 16, 65])]);
         assert_eq!(envelope.signed, b"#cloud-config\n\nx: 1\n");
         assert!(Envelope::parse(b"#cloud-config\n").is_none());
-        mutations(raw.as_bytes(), 2000, |bytes| drop(Envelope::parse(bytes)));
+        mutations(raw.as_bytes(), 2000, |bytes| {
+            let Some(Ok(envelope)) = Envelope::parse(bytes) else { return };
+            assert!(!envelope.signatures.is_empty() && bytes.ends_with(envelope.signed));
+        });
     }
 
     #[test]
@@ -190,6 +193,12 @@ mod tests {
         }
         let long = format!("{STATEMENT}instance-id: {}\n\n", "x".repeat(MAX_STATEMENT));
         assert!(Statement::split(long.as_bytes()).is_err());
-        mutations(raw.as_bytes(), 2000, |bytes| drop(Statement::split(bytes)));
+        mutations(raw.as_bytes(), 2000, |bytes| {
+            let Ok((statement, payload)) = Statement::split(bytes) else { return };
+            // Without the first line there is no statement, and everything is the payload.
+            let is_stated = bytes.starts_with(STATEMENT.as_bytes());
+            assert!(bytes.ends_with(payload) && is_stated == (payload.len() < bytes.len()));
+            assert!(is_stated || statement == Statement::default());
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! systemd's log of what user space has measured, /run/log/systemd/tpm2-measure.log: JSON records (RFC 7464), which
 //! systemd-pcrlock replays. Its sticky bit says that a measurement may be missing.
 
-use super::measure::Event;
+use super::measure::Measurement;
 use super::tpm;
 use crate::base::digest::Algorithm;
 use crate::base::error::{Context, Error, Result};
@@ -45,7 +45,7 @@ impl Log {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn add(&mut self, pcr: u8, event: &Event, digests: &[(Algorithm, Vec<u8>)], boot_id: &str) -> Result<()> {
+    pub fn add(&mut self, pcr: u8, event: &Measurement, digests: &[(Algorithm, Vec<u8>)], boot_id: &str) -> Result<()> {
         let Some(log) = &mut self.0 else { return Ok(()) };
         let time = clock_gettime(ClockId::Boottime);
         let record = record(pcr, event, digests, boot_id, time.tv_sec * 1_000_000 + time.tv_nsec / 1000);
@@ -66,7 +66,7 @@ impl Log {
     }
 }
 
-fn record(pcr: u8, event: &Event, digests: &[(Algorithm, Vec<u8>)], boot_id: &str, microseconds: i64) -> Value {
+fn record(pcr: u8, event: &Measurement, digests: &[(Algorithm, Vec<u8>)], boot_id: &str, microseconds: i64) -> Value {
     let map = |pairs: Vec<(&str, Value)>| Value::Map(pairs.into_iter().collect::<Map>());
     let digests = digests.iter().map(|(algorithm, digest)| {
         map(vec![("hashAlg", tpm::name(*algorithm).into()), ("digest", hex::encode(digest).into())])
@@ -95,7 +95,7 @@ mod tests {
     use crate::trust::{Document, Kind};
     use std::os::unix::fs::PermissionsExt;
 
-    fn event() -> Event {
+    fn event() -> Measurement {
         let bytes = Some(b"#cloud-config\n".as_slice().into());
         Scheme::Systemd.event(&Document { name: "user-data", kind: Kind::UserData, bytes }).unwrap()
     }

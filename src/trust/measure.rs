@@ -60,9 +60,10 @@ impl Scheme {
     }
 
     /// What is measured for a document. None: nothing.
-    pub fn event(self, document: &Document) -> Option<Event> {
+    pub fn event(self, document: &Document) -> Option<Measurement> {
         let bytes = document.bytes.as_deref();
-        let word = |text: String| Event { name: document.name, kind: "prepivot", text: Some(text), data: Vec::new() };
+        let word =
+            |text: String| Measurement { name: document.name, kind: "prepivot", text: Some(text), data: Vec::new() };
         match self {
             Scheme::Prepivot => Some(word(match bytes {
                 None => format!("prepivot-v1:{}:absent", document.name),
@@ -71,7 +72,7 @@ impl Scheme {
                     format!("prepivot-v1:{}:sha256:{sum}:{}", document.name, bytes.len())
                 }
             })),
-            Scheme::Plain => Some(Event {
+            Scheme::Plain => Some(Measurement {
                 name: document.name,
                 kind: "prepivot",
                 text: None,
@@ -81,7 +82,7 @@ impl Scheme {
                 let bytes = bytes.filter(|bytes| !bytes.is_empty() && document.kind == Kind::UserData)?;
                 let sum = hex::encode(&digest(Algorithm::Sha256, bytes));
                 let start = base64::encode(bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default());
-                Some(Event { kind: "imds-userdata", ..word(format!("imds-userdata:{sum}:{start}")) })
+                Some(Measurement { kind: "imds-userdata", ..word(format!("imds-userdata:{sum}:{start}")) })
             }
         }
     }
@@ -112,7 +113,7 @@ impl Plan {
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct Measurement {
     /// The document's name.
     pub name: &'static str,
     /// Its type in systemd's log.
@@ -122,7 +123,7 @@ pub struct Event {
     data: Vec<u8>,
 }
 
-impl Event {
+impl Measurement {
     /// Its digest.
     pub fn digest(&self, algorithm: Algorithm) -> Vec<u8> {
         digest(algorithm, self.text.as_deref().map_or(&self.data, str::as_bytes))
@@ -135,7 +136,7 @@ impl Event {
 }
 
 /// The value of a register that was zero, after these measurements.
-pub fn predict(events: &[Event], algorithm: Algorithm) -> Vec<u8> {
+pub fn predict(events: &[Measurement], algorithm: Algorithm) -> Vec<u8> {
     let zero = digest(algorithm, &[]).len();
     events.iter().fold(vec![0; zero], |old, event| digest(algorithm, &[old, event.digest(algorithm)].concat()))
 }
@@ -147,12 +148,25 @@ fn tpm_of(base: &Path, waits: bool) -> Option<&'static str> {
     if found.is_some() || !waits || !beneath::exists(base, TOLD) {
         return found;
     }
-    log::warn!("waiting up to {} s for the driver of the TPM, which the trust policy measures into", LOADING.as_secs());
+    log::warn!("waiting up to {} s for the driver of the TPM, which is needed", LOADING.as_secs());
     let deadline = Deadline::after(LOADING);
     while find().is_none() && !deadline.passed() {
         sleep(BETWEEN);
     }
     find()
+}
+
+/// A TPM, for commands.
+fn opened(base: &Path, path: &str) -> Result<File> {
+    OpenOptions::new().read(true).write(true).open(base.join(path)).context(|| format!("failed to open /{path}"))
+}
+
+/// The machine's TPM, for commands. None if it has none, or not yet.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_tpm(base: &Path) -> Result<Option<File>> {
+    tpm_of(base, true).map(|path| opened(base, path)).transpose()
 }
 
 /// What the host of a confidential virtual machine has bound its launch to: TDX's MRCONFIGID (48 bytes), or SEV-SNP's HOSTDATA
@@ -225,7 +239,7 @@ impl Registers {
         let rtmr = if beneath::exists(base, &rtmr) { Some(open(&rtmr, false)?) } else { None };
         let tpm = match tpm_of(base, rtmr.is_none()) {
             Some(path) => {
-                let mut tpm = open(path, true)?;
+                let mut tpm = opened(base, path)?;
                 let banks = tpm::banks(&mut tpm, plan.pcr())?;
                 Some((tpm, banks))
             }
@@ -246,7 +260,7 @@ impl Registers {
     ///
     /// # Errors
     /// One refuses it.
-    pub fn extend(&mut self, plan: &Plan, event: &Event) -> Result<Vec<(Algorithm, Vec<u8>)>> {
+    pub fn extend(&mut self, plan: &Plan, event: &Measurement) -> Result<Vec<(Algorithm, Vec<u8>)>> {
         // The kernel takes 48 bytes in one write at the start, and nothing else.
         if let Some(rtmr) = &mut self.rtmr {
             let sum = event.digest(Algorithm::Sha384);
@@ -267,6 +281,7 @@ impl Registers {
 mod tests {
     use super::*;
     use crate::base::testing::{TempDir, skip};
+    use crate::trust::quote;
     use std::net::{TcpListener, TcpStream};
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
@@ -460,6 +475,34 @@ mod tests {
                 assert!(text.contains(&expected), "{text}{}", String::from_utf8_lossy(&read.stderr));
             }
             Err(e) => skip(format!("tpm2_pcrread: {e}")),
+        }
+    }
+
+    /// By the manual's recipe.
+    #[test]
+    fn quote_is_what_tpm2_tools_verify() {
+        let dir = TempDir::new("quote");
+        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let mut tpm = swtpm.connect();
+        let nonce = digest(Algorithm::Sha256, b"nonce");
+        assert!(quote::quote(&mut tpm, &[0; 33]).is_err());
+        let quoted = quote::quote(&mut tpm, &nonce).unwrap();
+        // The key is the same each time, and none is left in the TPM's few places.
+        for _ in 0..5 {
+            assert_eq!(quote::quote(&mut tpm, &nonce).unwrap().key, quoted.key);
+        }
+        for (name, bytes) in [("quote", &quoted.attested), ("signature", &quoted.signature), ("key", &quoted.key)] {
+            std::fs::write(dir.0.join(name), bytes).unwrap();
+        }
+        for (nonce, expected) in [(nonce.clone(), true), (vec![0; 32], false)] {
+            let checked = Command::new("tpm2_checkquote")
+                .args(["-u", "key", "-m", "quote", "-s", "signature", "-q", &hex::encode(&nonce)])
+                .current_dir(&dir.0)
+                .output();
+            match checked {
+                Ok(done) => assert_eq!(done.status.success(), expected, "{}", String::from_utf8_lossy(&done.stderr)),
+                Err(e) => skip(format!("tpm2_checkquote: {e}")),
+            }
         }
     }
 }

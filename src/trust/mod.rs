@@ -11,6 +11,7 @@ pub mod envelope;
 pub mod event_log;
 pub mod measure;
 pub mod policy;
+pub mod quote;
 pub mod sshsig;
 pub mod tpm;
 

@@ -4,7 +4,7 @@
 //! datasource, vendor-data, vendor-data2, user-data.
 
 use super::vendor::{self, Settings};
-use super::{Context, Fetched, Include, PartHandlers, UserData, jinja, merge, process};
+use super::{Fetched, Include, PartHandlers, Surroundings, UserData, jinja, merge, process};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 pub use crate::detect::{CLOUD_CFG, CLOUD_CFG_D};
@@ -31,7 +31,7 @@ vendor_data2: {enabled: true, prefix: []}
 ";
 
 /// Reads the files of the base layers, by their paths in the root.
-pub trait Files {
+pub trait ConfigFiles {
     /// The content of a file; None if it does not exist.
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>>;
     /// The names in a folder, in any order; None if it does not exist.
@@ -54,7 +54,7 @@ pub struct Base {
 }
 
 /// Merges the base layers. `defaults` are the distribution's. Files that cannot be used are reported and left out.
-pub fn base(files: &mut dyn Files, cmdline: &str, defaults: Map, report: &Problems) -> Base {
+pub fn base(files: &mut dyn ConfigFiles, cmdline: &str, defaults: Map, report: &Problems) -> Base {
     let cmdline = ("the kernel command line".to_owned(), super::from_cmdline(cmdline, report));
     let mut reader = Reader { files, report, has_templates: false, hasher: DefaultHasher::new() };
     let (image, run) = ((CLOUD_CFG.to_owned(), reader.image()), reader.file(RUN_CLOUD_CFG));
@@ -79,7 +79,7 @@ fn built_in() -> Map {
 }
 
 struct Reader<'a> {
-    files: &'a mut dyn Files,
+    files: &'a mut dyn ConfigFiles,
     report: &'a Problems,
     has_templates: bool,
     hasher: DefaultHasher,
@@ -197,7 +197,7 @@ pub fn consume(
 ) -> Consumed {
     let mut consumed = Consumed::default();
     let mut run = |source, vendor, documents: &[Bytes], disabled: &[String], report: &Problems| {
-        let context = Context {
+        let context = Surroundings {
             source,
             vendor,
             disabled,
@@ -258,7 +258,7 @@ mod tests {
 
     struct Fake(BTreeMap<&'static str, &'static str>, Option<Value>);
 
-    impl Files for Fake {
+    impl ConfigFiles for Fake {
         fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
             match self.0.get(path) {
                 Some(&"unreadable") => Err(Error::new(format!("failed to read {path}"))),
@@ -376,7 +376,7 @@ mod tests {
         };
         let base =
             map(&format!("{{vendor_data: {{enabled: true}}, vendor_data2: {{enabled: true}}, b: base, {base}}}"));
-        consume(&base, &sources, &mut |_| Ok(Fetched::Later), &Problems::new())
+        consume(&base, &sources, &mut |_| Ok(Fetched::NoNetwork), &Problems::new())
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::cloud_config::CloudConfig;
 use super::kind::{self, Kind};
 use super::parts::Part;
-use super::{Script, UserData, When, file_name, jinja};
+use super::{UserData, UserScript, When, file_name, jinja};
 use crate::base::problem::Problems;
 use crate::document::{Bytes, Value};
 
@@ -104,7 +104,7 @@ impl<'a> Handler<'a> {
             When::User | When::Vendor => &part.filename,
             _ => part.filename.rsplit('/').next().unwrap_or_default(),
         };
-        let script = Script { name: file_name(name), content: with_unix_lines(content), when };
+        let script = UserScript { name: file_name(name), content: with_unix_lines(content), when };
         match self.out.scripts.iter_mut().find(|s| s.name == script.name && s.when == when) {
             Some(old) => *old = script,
             None => self.out.scripts.push(script),

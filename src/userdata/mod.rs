@@ -41,8 +41,8 @@ pub struct Include<'a> {
 #[derive(Debug)]
 pub enum Fetched {
     Content(Vec<u8>),
-    /// Not available yet: there is no network.
-    Later,
+    /// Not asked for yet: there is no network.
+    NoNetwork,
 }
 
 /// The name of the file in data/urlcache for an `#include-once`.
@@ -63,7 +63,7 @@ pub enum PartHandlers {
 }
 
 /// The context of one source's bytes.
-pub struct Context<'a> {
+pub struct Surroundings<'a> {
     /// The name of the source in messages: `user-data`.
     pub source: &'a str,
     /// Whether it is vendor-data, whose scripts go to a folder of their own.
@@ -96,7 +96,7 @@ pub enum When {
 
 /// A script to be written, 0700. Its name is safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct UserScript {
     pub name: String,
     pub content: Bytes,
     pub when: When,
@@ -110,7 +110,7 @@ pub struct UserData {
     pub parts: Vec<Part>,
     /// The cloud-config parts, merged.
     pub cloud_config: Arc<CloudConfig>,
-    pub scripts: Vec<Script>,
+    pub scripts: Vec<UserScript>,
     /// Boothooks by name, 0700, which are run on every boot with INSTANCE_ID set.
     pub boothooks: Vec<(String, Bytes)>,
     /// Parts of known types that are not processed here, by name: already reported, or left to a
@@ -127,7 +127,7 @@ pub struct UserData {
 
 /// Processes one source: unfolds its documents into parts, and handles each part. An error in one part never
 /// stops the others.
-pub fn process(documents: &[Bytes], context: Context<'_>) -> UserData {
+pub fn process(documents: &[Bytes], context: Surroundings<'_>) -> UserData {
     let mut unfolder = parts::Unfolder::new(context.source, context.fetch, context.report);
     documents.iter().for_each(|document| unfolder.document(document));
     let parts::Unfolded { mut parts, deferred, fetched_once } = unfolder.finish();

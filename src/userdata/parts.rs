@@ -239,7 +239,7 @@ impl<'a> Unfolder<'a> {
                     self.out.fetched_once.push((include.url.to_owned(), content));
                 }
             }
-            Ok(Fetched::Later) => self.out.deferred.push(include.url.to_owned()),
+            Ok(Fetched::NoNetwork) => self.out.deferred.push(include.url.to_owned()),
             Err(e) => self.fail(e.context("failed to include a URL")),
         }
     }
@@ -345,7 +345,7 @@ mod tests {
             b"--b--\n".to_vec(),
         ];
         let report = Problems::new();
-        let mut fetch = |_: &Include<'_>| Ok(Fetched::Later);
+        let mut fetch = |_: &Include<'_>| Ok(Fetched::NoNetwork);
         let mut unfolder = Unfolder::new("user-data", &mut fetch, &report);
         unfolder.document(&document.concat().into());
         let contents: Vec<Bytes> = unfolder.finish().parts.into_iter().map(|part| part.content).collect();

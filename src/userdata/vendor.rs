@@ -1,6 +1,6 @@
 //! Vendor-data: its documents, and the settings for using it.
 
-use super::Script;
+use super::UserScript;
 use crate::base::budget;
 use crate::base::deprecated;
 use crate::base::error::Result;
@@ -85,7 +85,7 @@ fn texts(value: Option<&Value>) -> Vec<String> {
 
 /// Renames those scripts of vendor-data2 whose names vendor-data also has: both are kept in one folder, and
 /// both have to run.
-pub fn keep_apart(first: &[Script], second: &mut [Script]) {
+pub fn keep_apart(first: &[UserScript], second: &mut [UserScript]) {
     let taken: HashSet<_> = first.iter().map(|s| (s.name.clone(), s.when as u8)).collect();
     for script in second.iter_mut().filter(|s| taken.contains(&(s.name.clone(), s.when as u8))) {
         script.name = format!("vendor_data2-{}", script.name);

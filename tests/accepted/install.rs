@@ -21,7 +21,9 @@ const TREE: &[(&str, &str)] = &[
     ("usr/lib/initcpio/hooks/prepivot", "644"),
     ("usr/lib/initcpio/install/prepivot", "644"),
     ("usr/lib/systemd/system/initrd.target.wants/prepivot-apply.service", "-> ../prepivot-apply.service"),
+    ("usr/lib/systemd/system/nftables.service.wants/prepivot-close.service", "-> ../prepivot-close.service"),
     ("usr/lib/systemd/system/prepivot-apply.service", "644"),
+    ("usr/lib/systemd/system/prepivot-close.service", "644"),
     ("usr/lib/systemd/system/prepivot-emergency.service", "644"),
     ("usr/lib/udev/rules.d/66-azure-ephemeral.rules", "644"),
     ("usr/local/lib/systemd/system/cloud-config.service", "644"),
@@ -441,7 +443,7 @@ fn systemd_finds_units_valid_and_free_of_cycles() {
         fs::create_dir_all(&dropin).unwrap();
         fs::write(dropin.join("order.conf"), format!("[Unit]\n{text}")).unwrap();
         let output = Command::new("systemd-analyze")
-            .args(["verify", "--man=no", "multi-user.target", "prepivot-apply.service"])
+            .args(["verify", "--man=no", "multi-user.target", "prepivot-apply.service", "prepivot-close.service"])
             .env("SYSTEMD_UNIT_PATH", format!("{}:", units.display()))
             .output()
             .unwrap();

@@ -1,7 +1,8 @@
 //! `schema --json-schema`, judged by python3-jsonschema.
 
 use super::run;
-use prepivot::base::testing::{TempDir, skip, vectors};
+use prepivot::base::testing::{TempDir, skip};
+use prepivot::document::testing::vectors;
 use prepivot::document::{Map, Value, json};
 use prepivot::schema::{cloud_config, network_config};
 use std::process::Command;

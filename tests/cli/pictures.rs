@@ -86,6 +86,14 @@ fn compares_last_boots_of_two_logs() {
 }
 
 #[test]
+fn browser_shows_boots() {
+    let dir = TempDir::new("cli-picture-browser");
+    dir.write("log", LOG);
+    assert_eq!(run_in(&dir, "report ROOT/log -o ROOT/out.html").code, 0);
+    plan::browser_checks(&dir.0.join("out.html"));
+}
+
+#[test]
 fn reads_archives_of_collect_logs() {
     let dir = TempDir::new("cli-picture-archive");
     dir.write("var/log/cloud-init.log", LOG);

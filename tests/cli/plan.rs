@@ -4,7 +4,7 @@ use super::{Answer, run_in};
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json};
 use prepivot::stage::distributions;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 const WRONG: &str = "#cloud-config\nhostnam: x\nusers:\n- name: bob\n  lock-passwd: true\nwrite_files:\n- path: /etc/x\n  content: hi\n  permissions: rwx\n";
@@ -280,7 +280,7 @@ fn plan_document_keeps_its_shape() {
     for (key, expected) in [
         ("stages", "name unit when modules"),
         ("users", "name new uid gid comment home shell groups password keys from"),
-        ("groups", "name new gid members"),
+        ("groups", "name new gid members from"),
         ("mounts", "device folder type options from"),
         ("packages", "name from"),
         ("problems", "severity document line column key problem fix"),
@@ -345,35 +345,198 @@ fn page_of_a_large_document_is_bounded() {
     assert_eq!(plan.get("changes").and_then(Value::as_list).unwrap().len(), 2000);
 }
 
-/// In a browser: the elements are there, and nothing is on its console, which would also have each request: the page forbids them all.
+/// Lets a browser look at a page: the keyboard, contrast, widths, paper, its console and requests. False: there is no browser.
+pub fn browser_checks(page: &std::path::Path) -> bool {
+    let has = |program: &str| std::process::Command::new(program).arg("--version").output().is_ok();
+    if !has("chromium") || !has("python3") {
+        prepivot::base::testing::skip("a page in a browser needs chromium and python3");
+        return false;
+    }
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/browser");
+    let checked = std::process::Command::new(script).arg("check").arg(page).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned() + &String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && said.ends_with(" passed, 0 failed, 0 skipped\n"), "{said}");
+    true
+}
+
 #[test]
 fn browser_shows_the_page() {
     let dir = TempDir::new("cli-plan-browser");
-    dir.write("network", "version: 2\nethernets: {e: {dhcp4: true}}\n");
-    page_of(&dir, WRONG, "--as debian-12 --network-config ROOT/network");
-    let chromium = std::process::Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--disable-component-update",
-        ])
-        .args(["--enable-logging=stderr", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", dir.0.join("profile").display()))
-        .arg(format!("file://{}", dir.0.join("page.html").display()))
-        .env("HOME", &dir.0)
-        .output();
-    let Ok(chromium) = chromium else {
-        prepivot::base::testing::skip("a page in a browser needs chromium");
-        return;
-    };
-    let (dom, said) = (String::from_utf8_lossy(&chromium.stdout), String::from_utf8_lossy(&chromium.stderr));
-    assert!(chromium.status.success(), "{said}");
-    assert!(!said.contains(":CONSOLE"), "{said}");
-    let page = fs::read_to_string(dir.0.join("page.html")).unwrap();
-    assert!(page.contains("content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\""), "{page}");
+    let routes = "routes: [{to: '2001:db8:1::/48', via: '2001:db8::1'}, {to: default, via: 192.0.2.1}]";
+    dir.write(
+        "network",
+        format!("version: 2\nethernets: {{e: {{addresses: [192.0.2.2/24, '2001:db8::2/64'], {routes}}}}}\n"),
+    );
+    let user_data = format!("{WRONG}mounts: [[LABEL=d, /srv]]\npackages: [htop, nginx]\nruncmd: [ls]\n");
+    let (page, _) = page_of(&dir, &user_data, "--as debian-12 --network-config ROOT/network");
     for part in ["<h2 id=\"problems\">", "<h2 id=\"commands\">", "<svg ", "<tr id=\"d0l2\">", "<details id=\"c0\">"] {
-        assert!(dom.contains(part), "{part}: {dom}");
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    browser_checks(&dir.0.join("page.html"));
+}
+
+/// The brightness of a colour (WCAG 2, "relative luminance").
+fn luminance(colour: &str) -> f64 {
+    let long = if colour.len() == 3 { colour.chars().flat_map(|c| [c, c]).collect() } else { colour.to_owned() };
+    let part = |at: usize| {
+        let value = f64::from(u8::from_str_radix(&long[at..at + 2], 16).unwrap()) / 255.0;
+        if value <= 0.03928 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * part(0) + 0.7152 * part(2) + 0.0722 * part(4)
+}
+
+#[test]
+fn colours_have_contrast_in_light_and_dark() {
+    let dir = TempDir::new("cli-plan-colours");
+    let (page, _) = page_of(&dir, "#cloud-config\nhostname: a\n", "--as debian-12");
+    let schemes: Vec<HashMap<&str, f64>> = page
+        .split(":root{")
+        .skip(1)
+        .map(|rest| {
+            let pairs = rest.split('}').next().unwrap().split(';').filter_map(|rule| rule.split_once(":#"));
+            pairs.map(|(name, colour)| (name.trim_start_matches("--"), luminance(colour))).collect()
+        })
+        .collect();
+    assert_eq!(schemes.len(), 2);
+    for scheme in &schemes {
+        for text in ["fg", "dim", "link", "add", "del", "bad", "warn", "note"] {
+            for behind in ["bg", "soft"] {
+                let (a, b) = (scheme[text], scheme[behind]);
+                let ratio = (a.max(b) + 0.05) / (a.min(b) + 0.05);
+                assert!(ratio >= 4.5, "{text} on {behind}: {ratio:.2}");
+            }
+        }
+    }
+}
+
+/// The documents of the whole-program cases, and more of a kind that they lack.
+fn corpus() -> Vec<(String, String)> {
+    let cases = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut folders = vec![cases];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let (true, Ok(text)) =
+                (["user-data", "user_data"].contains(&name.as_str()), fs::read_to_string(&path))
+            {
+                found.push((path.display().to_string(), text));
+            }
+        }
+    }
+    let more = [
+        "users: [default, {name: ada, groups: [adm], ssh_authorized_keys: ['ssh-ed25519 AAAA a']}, {name: bob, homedir: /srv/bob}]",
+        "write_files: [{path: /etc/a, content: b, defer: true}, {path: /srv/x/y, content: c}]",
+        "user: {name: eve}\nssh_import_id: [x]\npassword: geheim-1",
+        "apt: {sources: {one: {source: 'deb http://h/ a b'}, two.list: {source: 'deb http://h/ c d'}}}",
+        "fqdn: a.example.org\nmanage_etc_hosts: true\npreserve_hostname: false",
+        "swap: {filename: /swap.img, size: 1G}\nmounts: [[sdb1, /data], [LABEL=x, /srv/x]]",
+        "bootcmd: [a, b]\nruncmd: [c, [d, e]]\nphone_home: {url: 'http://h/'}\nntp: {servers: [a]}\nca_certs: {trusted: [x]}",
+        "chpasswd: {users: [{name: root, password: geheim-2, type: text}]}\nssh_pwauth: true",
+    ];
+    found.extend(more.iter().enumerate().map(|(at, text)| (format!("more {at}"), format!("#cloud-config\n{text}\n"))));
+    found.push((
+        "a template".into(),
+        "## template: jinja\n#cloud-config\nwrite_files: [{path: /etc/t, content: '{{ v1.region }}'}]\n".into(),
+    ));
+    found.push(("a script".into(), "#!/bin/sh\necho\n".into()));
+    found
+}
+
+/// What user-data without keys leads to, as path or command.
+fn defaults(dir: &TempDir) -> HashSet<String> {
+    let (_, plan) = page_of(dir, "#cloud-config\n{}\n", "--as debian-12");
+    results(&plan).map(|(name, _)| name).collect()
+}
+
+/// The results of a plan: paths and commands, with the number of lines that each names.
+fn results(plan: &Value) -> impl Iterator<Item = (String, usize)> {
+    let all = ["changes", "commands", "users", "mounts", "packages"].into_iter();
+    let all = all.flat_map(move |key| plan.get(key).and_then(Value::as_list).unwrap());
+    all.map(|result| {
+        let named = ["path", "url", "name", "device"].iter().find_map(|key| result.get(key).and_then(Value::as_str));
+        let argv = || result.get("argv").map(json::to_string).unwrap_or_default();
+        (named.map_or_else(argv, str::to_owned), result.get("from").and_then(Value::as_list).unwrap().len())
+    })
+}
+
+#[test]
+fn results_name_lines_or_are_defaults() {
+    let dir = TempDir::new("cli-plan-corpus");
+    let defaults = defaults(&dir);
+    let documents = corpus();
+    assert!(documents.len() > 15, "{}", documents.len());
+    for (name, text) in documents {
+        let (page, plan) = page_of(&dir, &text, "--as debian-12");
+        check_page(&page);
+        // Of a document in several parts, the lines of the parts are not known.
+        let is_one = ["#cloud-config\n", "## template: jinja\n#cloud-config\n", "#!"]
+            .iter()
+            .any(|start| text.starts_with(start));
+        for (result, lines) in results(&plan).filter(|_| is_one) {
+            // A key's comment has the host name, which is no result of its line.
+            let is_default = defaults.contains(&result) || result.contains("\"ssh-keygen\"");
+            assert!(lines > 0 || is_default, "{name}: nothing is said to have led to {result}");
+        }
+        // Whatever a line is named for by a result is there, and leads back to it.
+        let lines = plan.get("documents").and_then(Value::as_list).unwrap()[0]
+            .get("line_count")
+            .and_then(Value::as_int)
+            .unwrap();
+        for origin in plan
+            .get("changes")
+            .and_then(Value::as_list)
+            .unwrap()
+            .iter()
+            .flat_map(|c| c.get("from").and_then(Value::as_list).unwrap())
+        {
+            let line = origin.get("line").and_then(Value::as_int).unwrap();
+            assert!(line >= 1 && line <= lines.max(1), "{name}: {line}");
+            if line <= 2000 {
+                let row = page.split(&format!("<tr id=\"d0l{line}\">")).nth(1).unwrap().split("</tr>").next().unwrap();
+                assert!(row.contains("<a href=\"#"), "{name}: {row}");
+            }
+        }
+        let secret = ["geheim-1", "geheim-2"]
+            .iter()
+            .find(|secret| page.contains(**secret) || json::to_string(&plan).contains(**secret));
+        assert_eq!(secret, None, "{name}");
+    }
+}
+
+#[test]
+fn each_key_of_a_file_is_named() {
+    let dir = TempDir::new("cli-plan-keys");
+    let user_data = "#cloud-config\nfqdn: a.example.org\nusers:\n- name: ada\n  ssh_authorized_keys: [ssh-ed25519 AAAA a]\n- name: bob\n\
+                     write_files:\n- {path: /srv/x/y, content: c}\n- {path: /etc/late, content: c, defer: true}\nchpasswd:\n  users:\n  \
+                     - {name: bob, password: geheim, type: text}\napt:\n  sources:\n    one: {source: deb http://h/ a b}\n\
+                     mounts:\n- [LABEL=x, /data]\n- [LABEL=y, /data/y]\nruncmd:\n- ls\n- id\n";
+    dir.write("network", "version: 2\nethernets:\n  e: {dhcp4: true}\n");
+    let (page, plan) = page_of(&dir, user_data, "--as debian-12 --network-config ROOT/network");
+    check_page(&page);
+    let named = |key: &str, by: &str, value: &str| {
+        let list = plan.get(key).and_then(Value::as_list).unwrap();
+        let is = |entry: &&Value| json::to_string(entry.get(by).unwrap_or(&Value::Null)).contains(value);
+        let found =
+            list.iter().find(is).unwrap_or_else(|| panic!("{value}")).get("from").and_then(Value::as_list).unwrap();
+        found.iter().map(|o| o.get("key").and_then(Value::as_str).unwrap()).collect::<Vec<_>>().join(" ")
+    };
+    for (key, by, value, expected) in [
+        ("changes", "path", "\"/etc/hostname\"", "fqdn"),
+        ("changes", "path", "\"/home/ada/.ssh/authorized_keys\"", "users.0"),
+        ("changes", "path", "\"/home/bob\"", "users.1 chpasswd.users.0"),
+        ("changes", "path", "\"/etc/shadow\"", "users chpasswd"),
+        ("changes", "path", "\"/srv/x\"", "write_files.0"),
+        ("changes", "path", "\"/etc/late\"", "write_files.1"),
+        ("changes", "path", "/one.list\"", "apt.sources.one"),
+        ("changes", "path", "\"/etc/netplan/50-cloud-init.yaml\"", "ethernets.e"),
+        ("mounts", "folder", "\"/data/y\"", "mounts.1"),
+        ("commands", "argv", "/scripts/runcmd", "runcmd.0 runcmd.1"),
+        ("groups", "name", "\"ada\"", "users.0"),
+    ] {
+        assert_eq!(named(key, by, value), expected, "{value}");
     }
 }

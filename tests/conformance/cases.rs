@@ -1,8 +1,7 @@
 //! The cases of a file of vectors, each as a test of its own, and its table of exceptions.
 
 use libtest_mimic::{Completion, Failed, Trial};
-use prepivot::base::testing;
-use prepivot::document::Value;
+use prepivot::document::{Value, testing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};

@@ -2,16 +2,16 @@
 
 use crate::cases::{Outcome, Vectors, name};
 use libtest_mimic::Trial;
-use prepivot::base::testing::find_vectors;
+use prepivot::document::testing::find_vectors;
 use prepivot::document::{Map, Value, to_yaml, yaml};
-use prepivot::schema::{Findings, annotated, cloud_config, network_config};
+use prepivot::schema::{Deviations, annotated, cloud_config, network_config};
 
 const EXCEPTIONS: &[(&str, &str)] = &[(
     "tests/unittests/config/test_schema.py::TestValidateCloudConfigSchema::test_validateconfig_logs_deprecations[schema6-config6-Deprecated cloud-config provided: x: <desc> Deprecated in version 32.3.-True]#c9088dfd7653",
     "the schema is one that the test made up",
 )];
 
-fn check(config: &Map) -> Findings {
+fn check(config: &Map) -> Deviations {
     let is_network = ["network", "ethernets", "config"].iter().any(|key| config.contains_key(key));
     if is_network { network_config(config) } else { cloud_config(config) }
 }

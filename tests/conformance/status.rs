@@ -4,7 +4,7 @@ use crate::cases::{Outcome, Vectors};
 use libtest_mimic::Trial;
 use prepivot::document::{Value, json};
 use prepivot::instance::boot::{Boot, BootStatus};
-use prepivot::instance::report::{Condition, Report, Running};
+use prepivot::instance::report::{Condition, Running, StatusReport};
 
 /// How the vectors write the words.
 fn boot_status(name: &str) -> BootStatus {
@@ -53,12 +53,12 @@ fn check(case: &Value) -> Outcome {
     if expected.get("rec").is_some() {
         // The recorder could not read the case's empty result.json: only whether the stages have ended is compared.
         let boot = Boot { status: BootStatus::Unknown, reason: String::new() };
-        let open = Report::new(status.as_ref(), true, boot, 0.0).running.is_open();
+        let open = StatusReport::new(status.as_ref(), true, boot, 0.0).running.is_open();
         return if open { Outcome::Differs(vec!["not ended".into()]) } else { Outcome::Agrees };
     }
     // Why a boot is provisioned is given in these cases, and the clock starts at 1970.
     let boot = Boot { status: boot_status(text("boot_status_code")), reason: String::new() };
-    let mut report = Report::new(status.as_ref(), file(case, "result.json").is_some(), boot, 0.0);
+    let mut report = StatusReport::new(status.as_ref(), file(case, "result.json").is_some(), boot, 0.0);
     if text("description") == "Failed due to systemd unit failure" {
         report.fail_by_unit();
     }

@@ -4,7 +4,7 @@ use crate::cases::{Outcome, Vectors};
 use libtest_mimic::Trial;
 use prepivot::base::error::Error;
 use prepivot::base::problem::{Problems, Severity};
-use prepivot::base::testing::find_vectors;
+use prepivot::document::testing::find_vectors;
 use prepivot::document::{Bytes, Map, Value, json, yaml};
 use prepivot::userdata::config::{Consumed, Sources, consume};
 use prepivot::userdata::{Fetched, Include, PartHandlers, UserData, When, cache_name};
@@ -226,7 +226,7 @@ fn check_example(case: &Value) -> Outcome {
         }
     }
     let Some(header) = case.get("header_type").and_then(Value::as_str) else { return Outcome::of(wrong) };
-    let mut later = |_: &Include<'_>| Ok(Fetched::Later);
+    let mut later = |_: &Include<'_>| Ok(Fetched::NoNetwork);
     let sources = Sources {
         user_data: text.as_bytes().into(),
         vendor_data: &[],

@@ -8,7 +8,7 @@ use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module::MODULES;
 use prepivot::root::{Root, Use};
-use prepivot::system::{Context, Device, Outside, Request};
+use prepivot::system::{Context, Device, Outside, WebRequest};
 
 /// A configuration with every key of the modules.
 const CONFIG: &str = r#"
@@ -66,7 +66,7 @@ impl Outside for OneDisk {
     fn memory(&self) -> Option<u64> {
         Some(1 << 30)
     }
-    fn http(&self, _: &Request, _: u32) -> prepivot::base::error::Result<Vec<u8>> {
+    fn http(&self, _: &WebRequest, _: u32) -> prepivot::base::error::Result<Vec<u8>> {
         Ok(b"x".to_vec())
     }
 }

@@ -56,7 +56,7 @@ const EVERYTHING: &[&str] = &[
 
 fn inputs() -> Vec<Value> {
     let mut all: Vec<Value> = EVERYTHING.iter().map(|t| yaml::parse("t", t).expect("valid")).collect();
-    let cases = prepivot::base::testing::vectors("network.json");
+    let cases = prepivot::document::testing::vectors("network.json");
     for case in cases.iter().flat_map(|c| c.as_list().unwrap_or_default()) {
         let value = match case.get("input") {
             Some(Value::String(text)) => yaml::parse("input", text).expect("valid"),

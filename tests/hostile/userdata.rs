@@ -1,9 +1,10 @@
 //! User-data that is broken, huge or malicious: whatever comes, an answer comes, in bounded time, and nothing panics.
 
 use prepivot::base::problem::{Problems, Severity};
-use prepivot::base::testing::{cpu_time, vectors};
+use prepivot::base::testing::cpu_time;
+use prepivot::document::testing::vectors;
 use prepivot::document::{Bytes, Map, Value, to_yaml, yaml};
-use prepivot::userdata::{Context, Fetched, Part, PartHandlers, UserData, mime, process};
+use prepivot::userdata::{Fetched, Part, PartHandlers, Surroundings, UserData, mime, process};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ fn run(documents: &[&[u8]]) -> (UserData, Problems) {
     let data = yaml::parse("t", "v1: {instance_id: i-1}").unwrap();
     let mut again =
         |_: &prepivot::userdata::Include<'_>| Ok(Fetched::Content(b"#include http://x\nhttp://y\n".to_vec()));
-    let context = Context {
+    let context = Surroundings {
         source: "user-data",
         vendor: false,
         disabled: &[],
@@ -194,7 +195,7 @@ fn one_broken_part_never_stops_the_others() {
     let mut fail = |_: &prepivot::userdata::Include<'_>| Err(prepivot::base::error::Error::new("404"));
     let nothing = Value::Map(Map::new());
     let report = Problems::new();
-    let context = Context {
+    let context = Surroundings {
         source: "user-data",
         vendor: false,
         disabled: &[],

@@ -11,7 +11,7 @@ use prepivot::base::error::{Error, Result};
 use prepivot::document::{Map, Value, json};
 use prepivot::instance::cache;
 use prepivot::link::rename::{self, Rename};
-use prepivot::link::{Session, Settings, cmdline_net::Plan};
+use prepivot::link::{Session, Settings, cmdline_net::LinkPlan};
 use prepivot::machine::Machine;
 use prepivot::root::{Root, Use};
 use prepivot::source::{self, Search, service};
@@ -65,7 +65,7 @@ fn find(sources: &str, args: &[String], out: &mut Map) -> Result<()> {
     let settings = Settings {
         record: value("record").map(PathBuf::from),
         sys: "/sys".into(),
-        plan: Plan::parse(&machine.cmdline),
+        plan: LinkPlan::parse(&machine.cmdline),
         software_links: true,
         raise: !has("present"),
     };

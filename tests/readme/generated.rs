@@ -3,7 +3,7 @@
 //! Such a part is between `<!-- begin generated: NAME -->` and `<!-- end generated -->`. Where one is out of date,
 //! `PREPIVOT_UPDATE=1 cargo test --test readme` writes it anew.
 
-use crate::pages;
+use crate::{figures, pages};
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalInfo};
 use prepivot::base::problem::{Problems, Severity};
 use prepivot::detect::Mark;
@@ -15,6 +15,7 @@ use prepivot::network::read::{FORMATS, config};
 use prepivot::network::render::RENDERERS;
 use prepivot::network::{Macs, Target};
 use prepivot::root::Stage;
+use prepivot::source::closed::{LINK_LOCAL, ServiceAddress};
 use prepivot::source::{SOURCES, Source};
 use std::fs;
 
@@ -22,7 +23,11 @@ use std::fs;
 type Part = (&'static str, fn() -> String);
 
 static PARTS: &[Part] = &[
+    ("boots", figures::boots),
+    ("other costs", figures::others),
+    ("sizes", figures::sizes),
     ("datasources that are read", sources),
+    ("what is closed", closed),
     ("marks", marks),
     ("formats", formats),
     ("limits of the stacks", limits),
@@ -73,7 +78,7 @@ fn plain(text: &str) -> String {
 }
 
 /// A table; a row for each list of cells.
-fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| {
         let cells: String = cells.iter().map(|c| format!(" {} |", c.replace('|', "\\|"))).collect();
         format!("|{}\n", cells.replace("  |", " |"))
@@ -92,6 +97,31 @@ fn sources() -> String {
         format!("### {}\n\n{}{settings}", s.name, wrapped(s.docs))
     });
     parts.collect::<Vec<_>>().join("\n")
+}
+
+/// What of each service is closed to users; sources with the same in one row.
+fn closed() -> String {
+    let place = |one: &ServiceAddress| {
+        let host = if one.host.is_empty() { "the address that the instance was read from" } else { one.host };
+        let ports: Vec<String> = one.tcp.iter().map(u16::to_string).collect();
+        if ports.is_empty() { host.to_owned() } else { format!("{host}, TCP {}", ports.join(", ")) }
+    };
+    let (mut rows, mut others): (Vec<Vec<String>>, _) = (Vec::new(), Vec::new());
+    for source in SOURCES {
+        let is_usual = source.closing.addresses == LINK_LOCAL.addresses;
+        let rows = if is_usual { &mut others } else { &mut rows };
+        let places: Vec<String> = source.closing.addresses.iter().map(place).collect();
+        let [places, stays] = [places.join("; "), source.closing.stays.to_owned()];
+        match rows.iter_mut().find(|row| row[1..] == [places.clone(), stays.clone()]) {
+            Some(row) if !is_usual => row[0] += &format!(", {}", source.name),
+            Some(_) => {}
+            None => {
+                let name = if is_usual { "all others, and none" } else { source.name };
+                rows.push(vec![name.to_owned(), places, stays]);
+            }
+        }
+    }
+    table(&["datasource", "closed", "goes on"], rows.into_iter().chain(others))
 }
 
 fn marks() -> String {

@@ -1,11 +1,13 @@
 //! What the README and the manual pages say is what the program and the project's files say.
 
-mod claims;
 mod convert;
+mod figures;
 mod generated;
+mod limits;
+mod names;
 mod pages;
 
-use pages::{first_column, names, page, table};
+use pages::{first_column, page, table};
 use prepivot::base::problem::Problems;
 use prepivot::document::Value;
 use prepivot::machine::Machine;
@@ -88,19 +90,8 @@ fn tables_list_exactly_the_read_datasources() {
         sources(),
         "README.md: the datasources"
     );
-    let manual = page("initramfs/man/prepivot-datasources.7.md");
-    let described = manual.section("## DATASOURCES").lines().filter_map(|l| l.strip_prefix("### "));
-    let described: BTreeSet<String> = described.filter(|n| *n != prepivot::detect::NONE).map(str::to_owned).collect();
-    assert_eq!(described, sources(), "prepivot-datasources(7): a source has no `docs`, or the page is not made anew");
-}
-
-#[test]
-fn table_lists_recognised_datasources_in_order() {
-    let page = page("initramfs/man/prepivot-datasources.7.md");
-    let rows = table(page.section("## HOW A SOURCE IS RECOGNISED"));
-    let listed: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
-    let code: Vec<&str> = SOURCES.iter().map(|s| s.name).filter(|n| *n != "None").collect();
-    assert_eq!(listed, code, "the page is not made anew");
+    let undescribed: Vec<&str> = SOURCES.iter().filter(|s| s.is_read() && s.docs.is_empty()).map(|s| s.name).collect();
+    assert_eq!(undescribed, [""; 0], "no `docs` for prepivot-datasources(7)");
 }
 
 #[test]
@@ -130,7 +121,7 @@ fn table_lists_exactly_the_modules() {
 fn table_lists_every_modules_halves() {
     let page = page("initramfs/man/prepivot-modules.7.md");
     for row in table(page.section("## MODULES")) {
-        for name in names(&row[0]) {
+        for name in pages::names(&row[0]) {
             let module = MODULES.iter().find(|m| m.name == name).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(module.before_pivot.is_some(), !row[1].is_empty(), "{name}: before the pivot");
             // What a module only writes, another may run: that is in parentheses.
@@ -140,18 +131,15 @@ fn table_lists_every_modules_halves() {
     }
 }
 
-/// The names in a list of Cargo.toml's features.
-fn feature_list(name: &str) -> BTreeSet<String> {
-    let manifest = pages::text("Cargo.toml");
-    let list = manifest.split_once(&format!("\n{name} = [")).expect("the feature").1;
-    let list = list.split_once(']').expect("its end").0;
-    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
-}
-
 #[test]
 fn default_features_are_all_parts() {
-    let parts = ["jinja", "manual", "panics", "schema", "software", "tls", "tools", "trust"].map(str::to_owned);
-    assert_eq!(feature_list("default"), parts.into());
+    let manifest = pages::text("Cargo.toml");
+    let (_, features) = manifest.split_once("\n[features]\n").expect("the features");
+    let lines = features.lines().take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" = "));
+    let (default, parts): (Vec<_>, Vec<_>) = lines.partition(|(name, _)| *name == "default");
+    let parts = parts.into_iter().map(|(name, _)| name).filter(|name| *name != "no-backtrace");
+    let default: BTreeSet<&str> = default[0].1.split('"').skip(1).step_by(2).collect();
+    assert_eq!(default, parts.collect());
 }
 
 /// All files below a folder, with their texts.
@@ -210,7 +198,7 @@ fn net_converts_help_lists_formats_and_stacks() {
     let tool = devel.command.commands.iter().find(|c| c.name == "net-convert").expect("net-convert");
     let words = |long: &str| {
         let option = tool.command.flags.iter().find(|f| f.long == long).expect("the option");
-        names(&option.description.split_once(": ").expect("the list").1.replace(" or ", ", "))
+        pages::names(&option.description.split_once(": ").expect("the list").1.replace(" or ", ", "))
     };
     assert_eq!(words("--kind"), FORMATS.iter().map(|f| f.name.to_owned()).collect());
     assert_eq!(words("--output-kind"), RENDERERS.iter().map(|r| r.name.to_owned()).collect());
@@ -230,17 +218,6 @@ fn no_module_of_cloud_init_is_missing() {
 }
 
 #[test]
-fn the_readme_has_every_module_in_its_stage() {
-    let readme = page("README.md");
-    let section = readme.section("## What is supported");
-    for row in table(section.split_once("The [modules]").expect("the modules' table").1) {
-        let code: BTreeSet<String> =
-            MODULES.iter().filter(|m| m.stage.name() == row[0]).map(|m| m.name.to_owned()).collect();
-        assert_eq!(names(&row[1]), code, "{}", row[0]);
-    }
-}
-
-#[test]
 fn every_network_stack_is_in_the_tables() {
     let code: BTreeSet<String> = RENDERERS.iter().map(|r| r.name.to_owned()).collect();
     let readme = page("README.md");
@@ -250,49 +227,4 @@ fn every_network_stack_is_in_the_tables() {
     let kinds = ["RHEL", "SUSE"];
     let listed: BTreeSet<String> = first_column(manual.section("## OUTPUT")).into_iter().collect();
     assert_eq!(listed.into_iter().filter(|n| !kinds.contains(&n.as_str())).collect::<BTreeSet<_>>(), code);
-}
-
-/// The number before `unit` in the first sentence of `text` that has `words`.
-fn figure(text: &str, words: &str, unit: &str) -> f64 {
-    let rest = text.split_once(words).unwrap_or_else(|| panic!("{words} is not there")).1;
-    rest.split_once(unit).and_then(|(number, _)| number.trim().parse().ok()).expect("a number")
-}
-
-#[test]
-fn documented_sizes_equal_the_tests_limits() {
-    let readme = page("README.md").text;
-    let compare = |file: &str, variable: &str, words: &str| {
-        let run = pages::text(file);
-        let bound = run.lines().find_map(|l| l.strip_prefix(variable)).expect("the bound");
-        let (bound, said) = (bound.parse::<f64>().unwrap() / 1e6, figure(&readme, words, " MB"));
-        assert!((bound - said).abs() <= 0.05, "the README says {said} MB, {file} allows {bound} MB");
-        said
-    };
-    compare("tests/minimal/run", "largest=", "the text of a panic: less than ");
-    compare("tests/run", "by_zstd=", "a few files: 3.8 MB, or ");
-    compare("tests/run", "by_gzip=", "initramfs-tools use it, ");
-    let said = compare("tests/run", "largest=", "The static program is ");
-    let ways = table(page("initramfs/man/prepivot.8.md").section("### The static build"));
-    assert_eq!(ways[0][2], format!("{said:.1} MB"));
-}
-
-#[test]
-fn documented_boot_cost_is_the_measured_difference() {
-    let rows = table(page("README.md").section("## What it costs"));
-    let seconds = |row: &[String], column: usize| row[column].parse::<f64>().expect("seconds");
-    let mut control: Option<&Vec<String>> = None;
-    let mut controls = 0;
-    for row in &rows {
-        if row[4].is_empty() {
-            assert!(row[0].ends_with("without prepivot"), "{}", row[0]);
-            (control, controls) = (Some(row), controls + 1);
-            continue;
-        }
-        let control = control.expect("a boot without prepivot before the others");
-        for (time, more) in [(1, 4), (2, 5), (3, 6)] {
-            let difference = seconds(row, time) - seconds(control, time);
-            assert!((difference - seconds(row, more)).abs() < 0.011, "{}: {difference:.2} more", row[0]);
-        }
-    }
-    assert_eq!((controls, rows.len()), (2, 11));
 }

@@ -1,51 +1,19 @@
 //! cloud-init's CVEs, one test for each, named by its id; and what prepivot(8), SECURITY, promises, one test for each number.
 
-use crate::tree::Tree;
-use crate::{may_chown, prepivot};
+use crate::lab::Lab;
+use crate::may_chown;
 use prepivot::base::testing::{TempDir, skip};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Part of each secret that a test gives.
 const MARK: &str = "s3cret";
 const HASH: &str = "$6$s3cret$s3crets3cret";
 
-/// A minimal image, and a seed beside it.
-struct Lab {
-    dir: TempDir,
-    tree: Tree,
-}
-
 impl Lab {
-    fn new(user_data: &str) -> Lab {
-        let dir = TempDir::new("security");
-        let tree = Tree::new(&dir.0, "debian", "networkd");
-        let lab = Lab { dir, tree };
-        lab.seed("i-1", "", user_data);
-        lab
-    }
-
-    fn seed(&self, id: &str, more: &str, user_data: &str) {
-        self.dir.write("seed/meta-data", format!("instance-id: {id}\n{more}"));
-        self.dir.write("seed/user-data", user_data);
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.tree.path().join(path)
-    }
-
-    fn text(&self, path: &str) -> String {
-        fs::read_to_string(self.path(path)).unwrap_or_default()
-    }
-
-    fn apply(&self) -> String {
-        let output = prepivot("apply", self.tree.path(), &self.dir.0.join("seed"), &[]);
-        output.stdout + &output.stderr
-    }
-
     /// The files that all users may read and that have a mark.
     fn open_with_mark(&self) -> Vec<String> {
         let has = |bytes: &[u8]| bytes.windows(MARK.len()).any(|part| part == MARK.as_bytes());
@@ -197,11 +165,11 @@ fn cve_2024_6174_asks_no_service_without_mark() {
         "datasource_list: [GCE, OpenStack, Azure, Ec2, CloudStack]\n",
     ];
     for (list, arch) in lists.into_iter().flat_map(|list| ["aarch64", "ppc64le", "x86_64"].map(|arch| (list, arch))) {
-        let dir = TempDir::new("no-mark");
-        let tree = Tree::new(&dir.0, "debian", "networkd");
-        tree.file("proc/sys/kernel/arch", arch, 0o644);
-        tree.file("etc/cloud/cloud.cfg", list, 0o644);
-        let output = Command::new(env!("CARGO_BIN_EXE_prepivot")).arg("detect").arg("--root").arg(tree.path()).output();
+        let lab = Lab::new("");
+        lab.tree.file("proc/sys/kernel/arch", arch, 0o644);
+        lab.tree.file("etc/cloud/cloud.cfg", list, 0o644);
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_prepivot")).arg("detect").arg("--root").arg(lab.tree.path()).output();
         let output = output.unwrap();
         let shown = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arch}, {list}{shown}");

@@ -1,9 +1,8 @@
 //! Traps in an image or a seed: special files, links out of the root, endless files. The program ends in time, reports
 //! them, does the rest, and nothing outside of the root changes.
 
-use crate::tree::Tree;
+use crate::lab::Lab;
 use crate::{Output, may_chown};
-use prepivot::base::testing::TempDir;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,29 +21,18 @@ timezone: Europe/Berlin
 manage_etc_hosts: localhost
 ";
 
-/// A tree, a seed and a folder beside them, in which nothing may change.
-struct Lab {
-    tree: Tree,
-    seed: PathBuf,
-    outside: PathBuf,
-    _dir: TempDir,
+/// A root and a seed, and beside them a folder in which nothing may change.
+fn trapped(user_data: impl AsRef<[u8]>) -> Lab {
+    let lab = Lab::new(user_data.as_ref());
+    lab.seed("i-1", "local-hostname: host1\n", user_data);
+    fs::create_dir_all(lab.outside().join("folder")).unwrap();
+    fs::write(lab.outside().join("file"), "SENTINEL\n").unwrap();
+    lab
 }
 
 impl Lab {
-    fn new(user_data: &[u8]) -> Lab {
-        let dir = TempDir::new("traps");
-        let tree = Tree::new(&dir.0, "debian", "networkd");
-        let (seed, outside) = (dir.0.join("seed"), dir.0.join("outside"));
-        fs::create_dir(&seed).unwrap();
-        fs::write(seed.join("meta-data"), "instance-id: i-1\nlocal-hostname: host1\n").unwrap();
-        fs::write(seed.join("user-data"), user_data).unwrap();
-        fs::create_dir_all(outside.join("folder")).unwrap();
-        fs::write(outside.join("file"), "SENTINEL\n").unwrap();
-        Lab { tree, seed, outside, _dir: dir }
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.tree.path().join(path)
+    fn outside(&self) -> PathBuf {
+        self.dir.0.join("outside")
     }
 
     /// The path in the tree, with nothing there.
@@ -59,17 +47,13 @@ impl Lab {
         path
     }
 
-    fn text(&self, path: &str) -> String {
-        fs::read_to_string(self.path(path)).unwrap_or_default()
-    }
-
     /// Runs a verb within the limit; None where it does not end.
     fn run(&self, verb: &str) -> Option<Output> {
-        let out = self.outside.with_extension(verb);
+        let out = self.outside().with_extension(verb);
         let file = |kind: &str| fs::File::create(out.with_extension(kind)).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_prepivot"))
             .args([verb.as_ref(), "--root".as_ref(), self.tree.path().as_os_str()])
-            .args(["--seed".as_ref(), self.seed.as_os_str()])
+            .args(["--seed".as_ref(), self.seed_folder().as_os_str()])
             .stdin(Stdio::null())
             .stdout(file("out"))
             .stderr(file("err"))
@@ -112,9 +96,9 @@ impl Lab {
                 wrong.push(format!("{name}: what is outside of the root is in {path}"));
             }
         }
-        let untouched = fs::read_to_string(self.outside.join("file")).is_ok_and(|t| t == "SENTINEL\n")
-            && fs::read_dir(self.outside.join("folder")).is_ok_and(|mut d| d.next().is_none())
-            && fs::read_dir(&self.outside).is_ok_and(|d| d.count() == 2);
+        let untouched = fs::read_to_string(self.outside().join("file")).is_ok_and(|t| t == "SENTINEL\n")
+            && fs::read_dir(self.outside().join("folder")).is_ok_and(|mut d| d.next().is_none())
+            && fs::read_dir(&self.outside()).is_ok_and(|d| d.count() == 2);
         if !untouched {
             wrong.push(format!("{name}: something changes outside of the root"));
         }
@@ -156,7 +140,7 @@ fn special_files_and_loops_stop_nothing_else() {
     for path in paths {
         let written = ["etc/hostname", "etc/fstab", "etc/passwd"].contains(&path);
         for what in ["fifo", "loop", "zero", "folder"].into_iter().take(if written { 4 } else { 2 }) {
-            let lab = Lab::new(USER_DATA.as_bytes());
+            let lab = trapped(USER_DATA);
             let at = lab.clear(path);
             match what {
                 "fifo" => special(&at, FileType::Fifo, 0),
@@ -205,8 +189,8 @@ fn no_link_leads_out_of_the_image() {
     for (i, (path, target)) in all.enumerate() {
         // One kind of trap for each path; all three for some.
         for way in ["absolute", "up", "proc"].into_iter().take(if i % 4 == 0 { 3 } else { 1 }) {
-            let lab = Lab::new(USER_DATA.as_bytes());
-            let target = lab.outside.join(target);
+            let lab = trapped(USER_DATA);
+            let target = lab.outside().join(target);
             let target = match way {
                 "absolute" => target,
                 "up" => Path::new("../../../../../../..").join(target.strip_prefix("/").unwrap()),
@@ -216,7 +200,7 @@ fn no_link_leads_out_of_the_image() {
             lab.go(&format!("{path}, {way}"), &mut wrong);
         }
     }
-    let lab = Lab::new(
+    let lab = trapped(
         b"#cloud-config\nwrite_files:\n- {path: /../../../../outside/folder/x, content: x}\n\
           - {path: /x, source: {uri: \"file:///../outside/file\"}}\ntimezone: ../../../../../outside/file\n",
     );
@@ -230,13 +214,13 @@ fn provisions_without_var_home_and_with_dangling_state() {
         return;
     }
     let mut wrong = Vec::new();
-    let lab = Lab::new(USER_DATA.as_bytes());
+    let lab = trapped(USER_DATA);
     lab.clear("var");
     lab.clear("home");
     let output = lab.go("no /var", &mut wrong);
     assert_eq!((output.code, lab.text("etc/hostname").as_str()), (0, "host1\n"), "{}", output.stderr);
     assert!(lab.path("var/lib/cloud/instances/i-1/sem/config_write_files").is_file());
-    let lab = Lab::new(USER_DATA.as_bytes());
+    let lab = trapped(USER_DATA);
     symlink("/persist/cloud", lab.clear("var/lib/cloud")).unwrap();
     let output = lab.go("a state that is elsewhere", &mut wrong);
     assert_eq!((output.code, lab.text("etc/hostname").as_str()), (0, "host1\n"), "{}", output.stderr);
@@ -250,18 +234,18 @@ fn reports_oversized_input_and_does_the_rest() {
         return;
     }
     let mut wrong = Vec::new();
-    let lab = Lab::new(&b"#cloud-config\n# pad\n".repeat(2_000_000));
+    let lab = trapped(b"#cloud-config\n# pad\n".repeat(2_000_000));
     let output = lab.go("large user-data", &mut wrong);
     assert!(output.stderr.contains("left out /user-data: 40000000 bytes are more than"), "{}", output.stderr);
     assert_eq!(lab.text("etc/hostname"), "host1\n");
 
     let keys: String = (0..20_000).map(|i| format!("- ssh-ed25519 AAAA{i}\n")).collect();
-    let lab = Lab::new(format!("#cloud-config\nssh_authorized_keys:\n{keys}").as_bytes());
+    let lab = trapped(format!("#cloud-config\nssh_authorized_keys:\n{keys}"));
     let output = lab.go("many keys", &mut wrong);
     assert_eq!((output.code, lab.text("home/debian/.ssh/authorized_keys").lines().count()), (0, 20_000));
 
-    let lab = Lab::new(USER_DATA.as_bytes());
-    fs::write(lab.seed.join("meta-data"), format!("instance-id: {}\n", "x".repeat(5000))).unwrap();
+    let lab = trapped(USER_DATA);
+    fs::write(lab.seed_folder().join("meta-data"), format!("instance-id: {}\n", "x".repeat(5000))).unwrap();
     let output = lab.go("a long instance-id", &mut wrong);
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(lab.text("etc/passwd").contains("\nbob:"));
@@ -273,8 +257,8 @@ fn reports_read_only_root_in_one_line() {
     if !may_chown() {
         return;
     }
-    let lab = Lab::new(USER_DATA.as_bytes());
-    let point = lab.outside.with_extension("mount");
+    let lab = trapped(USER_DATA);
+    let point = lab.outside().with_extension("mount");
     fs::create_dir(&point).unwrap();
     let mount = |options: &str, from: &Path| {
         let output = Command::new("mount").args(["-o", options]).arg(from).arg(&point).output();
@@ -285,7 +269,7 @@ fn reports_read_only_root_in_one_line() {
         return;
     }
     let read_only = mount("remount,bind,ro", lab.tree.path());
-    let output = crate::prepivot("apply", &point, &lab.seed, &[]);
+    let output = crate::prepivot("apply", &point, &lab.seed_folder(), &[]);
     Command::new("umount").arg(&point).status().unwrap();
     assert!(read_only);
     assert_eq!(output.code, 1);

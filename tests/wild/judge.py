@@ -142,6 +142,51 @@ def networkd(root):
     return bool(said), said
 
 
+def sections(path):
+    """A networkd file as a list of sections: name, and each key with all its values."""
+    found = []
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            found.append((line.strip("[]"), {}))
+        elif "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found[-1][1].setdefault(key, []).append(value)
+    return found
+
+
+def devices(root, prefix):
+    """What networkd's files say of each device by its name: addresses, MTU, MAC address, VLAN's number, bond's mode and ports of bridges,
+    as a set of texts. Whose files they are, prefix tells."""
+    found = {}
+    for path in sorted(root.rglob(f"{prefix}*")):
+        name = path.name.removeprefix(prefix).rsplit(".", 1)[0]
+        if name.isdigit():
+            # networkd takes no such device; netplan does not know.
+            continue
+        said = found.setdefault(name, set())
+        for section, keys in sections(path):
+            last = {key: values[-1] for key, values in keys.items()}
+            said |= {f"address {ipaddress.ip_interface(text)}" for text in keys.get("Address", []) if section in ("Network", "Address")}
+            for key in ("Bond", "Bridge", "VRF"):
+                said |= {f"{key} {text}" for text in keys.get(key, []) if section == "Network"}
+            if section == "Link" and path.suffix == ".network":
+                said |= {f"{key} {last[key].lower()}" for key in ("MTUBytes", "MACAddress") if key in last}
+            if path.suffix == ".netdev":
+                said |= {f"{section} {key} {last[key]}" for key in ("Id", "Mode", "Kind", "MIIMonitorSec", "ForwardDelaySec", "VNI") if key in last}
+    return found
+
+
+def differences(document, reported, netplan_root, networkd_root):
+    """Where netplan, for its file, wrote another thing for networkd than prepivot did, of the devices that both have and of which
+    nothing is reported: a line each. An address without a prefix length, which the document has, is completed in one and refused by the other."""
+    def is_completed(text):
+        return text.startswith("address ") and f'"{text.split()[1].split("/")[0]}"' in document
+
+    theirs, ours = devices(netplan_root / "run", "10-netplan-"), devices(networkd_root, "10-cloud-init-")
+    compared = [name for name in sorted(set(theirs) & set(ours)) if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", reported)]
+    return [f"networkd: {name}: {text} is only in {'ours' if text in ours[name] else 'netplan'}" for name in compared for text in sorted(theirs[name] ^ ours[name]) if not is_completed(text)]
+
+
 def address(version, with_prefix):
     def check(text):
         made = (ipaddress.ip_interface if with_prefix else ipaddress.ip_address)(text)
@@ -165,7 +210,7 @@ IFCFG = [
     (r"IPADDR6(_\d+)?|IPV6ADDR", address(6, True)), (r"IPADDR\d*|NETMASK\d*|GATEWAY\d*|ADDRESS\d+", address(4, False)),
     (r"IPV6ADDR_SECONDARIES", lambda text: all(address(6, True)(one) for one in text.split())), (r"IPV6_DEFAULTGW", address(6, False)), (r"DNS\d", address(0, False)),
     (r"MTU|IPV6_MTU", number(0, 2**32 - 1)), (r"METRIC\d*|IPV[46]_ROUTE_METRIC|DHCLIENT_ROUTE_PRIORITY", number(0, 2**32 - 1)), (r"VLAN_ID", number(0, 4095)),
-    (r"HWADDR|MACADDR|LLADDR", MAC), (r"DEVICE|PHYSDEV|ETHERDEVICE|MASTER|BONDING_SLAVE_?\d+", DEVICE),
+    (r"MACADDR|LLADDR", MAC), (r"HWADDR", lambda text: MAC(text.replace("-", ":"))), (r"DEVICE|PHYSDEV|ETHERDEVICE|MASTER|BONDING_SLAVE_?\d+", DEVICE),
     (r"ONBOOT|USERCTL|BONDING_MASTER|STP|SLAVE|VLAN|CONNECTED_MODE|IPV6INIT|DHCPV6C|IPV6_FAILURE_FATAL|IPV6_FORCE_ACCEPT_RA|IPV6_AUTOCONF|DEFROUTE|"
      r"DHCLIENT_SET_DEFAULT_ROUTE|DHCP_SEND_HOSTNAME|PEERDNS|PEERROUTES|IPV6_PEERDNS|IPV6_PEERROUTES|NETWORKING|NETWORKING_IPV6", YES_NO),
     (r"BRIDGE", lambda text: text == "yes" or DEVICE(text)), (r"TYPE", word("Bond", "Bridge", "Ethernet", "InfiniBand")), (r"BRIDGE_STP", word("on", "off")),

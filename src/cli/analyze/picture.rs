@@ -20,7 +20,7 @@ const AGAIN: f64 = 2.0;
 const WIDTH: f64 = 1000.0;
 const ROW: f64 = 18.0;
 const MARGIN: f64 = 10.0;
-/// Colours that are readable on white and on black, and the word for each kind of mark.
+/// Colours that can be told from white and from black, and the word for each kind of mark.
 const MARKS: [(Kind, &str, &str); 4] = [
     (Kind::Request, "#8250df", "request"),
     (Kind::Wait, "#9a6700", "wait"),
@@ -28,8 +28,12 @@ const MARKS: [(Kind, &str, &str); 4] = [
     (Kind::Error, "#cf222e", "error"),
 ];
 const STAGE: &str = "#57606a";
-const PART: &str = "#2da44e";
+const PART: &str = "#1a7f37";
 const FAILED: &str = "#cf222e";
+
+/// The texts of the picture, which has it also where it is a file of its own.
+const INK: &str = "<style>:root{color-scheme:light dark}.boots{fill:#59636e}\
+                   @media(prefers-color-scheme:dark){.boots{fill:#9aa4af}}</style>";
 
 /// The page around the picture. Light and dark, as the reader's system is.
 const STYLE: &str = "\
@@ -40,7 +44,9 @@ table{border-collapse:collapse;margin:.5em 0}\
 td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top;border-bottom:1px solid #8884}\
 td.n{text-align:right;font-variant-numeric:tabular-nums}\
 code{font-size:12px;overflow-wrap:anywhere}\
-@media print{details{display:block}}";
+summary:focus-visible{outline:3px solid;outline-offset:2px}\
+.mark{display:inline-block;width:.8em;height:.8em}\
+@media print{details::details-content{content-visibility:visible;block-size:auto}.mark{print-color-adjust:exact}}";
 
 /// One boot of a log.
 pub struct Boot {
@@ -136,7 +142,7 @@ pub fn svg(boots: &[Boot]) -> String {
     let whole: f64 = boots.iter().map(height).sum();
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {whole}\" role=\"img\" font-family=\"sans-serif\" \
-         font-size=\"12\" fill=\"#808080\"><title>The time of {} boots</title>\n",
+         font-size=\"12\" class=\"boots\"><title>The time of {} boots</title>{INK}\n",
         boots.len()
     );
     let mut top = 0.0;
@@ -166,10 +172,11 @@ fn draw(out: &mut String, boot: &Boot, top: f64, length: f64) {
     let mut mark = 0.0;
     while mark <= length {
         let x = across(mark);
+        let anchor = if x > WIDTH * 0.95 { "end" } else { "start" };
         let _ = writeln!(
             out,
             "<path d=\"M{x:.1} {base:.0}V{bottom:.0}\" stroke=\"#8888\" stroke-width=\"0.5\"/><text x=\"{x:.1}\" y=\"{:.0}\" \
-             font-size=\"10\">{}</text>",
+             font-size=\"10\" text-anchor=\"{anchor}\">{}</text>",
             base - 3.0,
             seconds(mark)
         );
@@ -206,14 +213,14 @@ fn draw(out: &mut String, boot: &Boot, top: f64, length: f64) {
         };
         // A label that would leave the picture stands before its bar, or on it.
         let (label, anchor, ink) = match (x + width > WIDTH * 0.75, x > WIDTH * 0.25) {
-            (false, _) => (x + width + 4.0, "start", "#808080"),
-            (true, true) => (x - 4.0, "end", "#808080"),
-            (true, false) => (x + 4.0, "start", "#ffffff"),
+            (false, _) => (x + width + 4.0, "start", ""),
+            (true, true) => (x - 4.0, "end", ""),
+            (true, false) => (x + 4.0, "start", " fill=\"#ffffff\""),
         };
         let _ = writeln!(
             out,
-            "<g><title>{}: {}</title><rect x=\"{x:.1}\" y=\"{:.0}\" width=\"{width:.1}\" height=\"{:.0}\" fill=\"{color}\" \
-             fill-opacity=\"0.8\"/><text x=\"{label:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\" fill=\"{ink}\">{}</text></g>",
+            "<g><title>{}: {}</title><rect x=\"{x:.1}\" y=\"{:.0}\" width=\"{width:.1}\" height=\"{:.0}\" fill=\"{color}\"/>\
+             <text x=\"{label:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\"{ink}>{}</text></g>",
             escape(&bar.name),
             escape(&bar.description),
             y + 3.0,
@@ -250,7 +257,11 @@ pub fn html(boots: &[Boot]) -> String {
         boots.len()
     );
     for (n, (_, color, word)) in MARKS.iter().enumerate() {
-        let _ = write!(out, "{} <span style=\"color:{color}\">{word}s</span>", if n == 0 { "" } else { "," });
+        let _ = write!(
+            out,
+            "{} <span class=\"mark\" style=\"background:{color}\"></span> {word}s",
+            if n == 0 { "" } else { "," }
+        );
     }
     out += ".</p>\n";
     out += &svg(boots);

@@ -36,8 +36,10 @@ pub struct Document {
     pub path: String,
     /// The whole text; of a document that is not UTF-8, nothing.
     pub text: String,
-    /// The mapping in it. None if it is not a single YAML document: a script, a template, several parts.
-    pub config: Option<Map>,
+    /// The mapping in it; of a template, as far as it can be told before it is filled in. None if it is not a single YAML
+    /// document: a script, several parts.
+    pub outline: Option<Map>,
+    is_template: bool,
     /// Why it is not YAML, and where.
     pub mistake: Option<(String, Place)>,
     places: HashMap<String, Place>,
@@ -52,7 +54,8 @@ impl Document {
             usage,
             path: path.to_owned(),
             text: String::new(),
-            config: None,
+            outline: None,
+            is_template: false,
             mistake: None,
             places: HashMap::new(),
         };
@@ -60,18 +63,37 @@ impl Document {
         document.text = String::from_utf8(bytes).unwrap_or_default();
         if is_yaml {
             document.read();
+        } else if let Some(outline) = outline_of(&document.text) {
+            document.is_template = true;
+            if let Ok(Value::Map(outline)) = yaml::parse(usage.name(), &outline) {
+                document.keep(outline);
+            }
         }
         document
     }
 
+    /// The mapping in it. None if it is not a single YAML document: a script, a template, several parts.
+    pub fn config(&self) -> Option<&Map> {
+        self.outline.as_ref().filter(|_| !self.is_template)
+    }
+
+    /// The list at a path of keys; empty if there is none.
+    pub fn list(&self, path: &str) -> &[Value] {
+        let found = self.outline.as_ref().and_then(|outline| super::origins::at(outline, path));
+        found.and_then(Value::as_list).unwrap_or_default()
+    }
+
+    fn keep(&mut self, outline: Map) {
+        let mut paths = Vec::new();
+        walk(&outline, &mut paths);
+        let text = if self.is_template { outline_of(&self.text).unwrap_or_default() } else { self.text.clone() };
+        self.places = yaml::places(&text, paths.into_iter());
+        self.outline = Some(outline);
+    }
+
     fn read(&mut self) {
         match yaml::parse_or_place(self.usage.name(), &self.text) {
-            Ok(Value::Map(config)) => {
-                let mut paths = Vec::new();
-                walk(&config, &mut paths);
-                self.places = yaml::places(&self.text, paths.into_iter());
-                self.config = Some(config);
-            }
+            Ok(Value::Map(config)) => self.keep(config),
             Ok(_) => {}
             Err((e, line, column)) => {
                 let what = e.to_string();
@@ -99,6 +121,31 @@ impl Document {
         crate::base::sort::by(&mut all, |a, b| (a.1, a.0.len(), a.0).cmp(&(b.1, b.0.len(), b.0)));
         all
     }
+}
+
+/// A template of cloud-config with something else in the place of what is filled in, and nothing in that of statements and comments,
+/// so that lines and columns stay. None if it is no template, or of something else.
+fn outline_of(text: &str) -> Option<String> {
+    let (_, body) = text.split_once('\n').filter(|_| Kind::of_content(text.as_bytes()) == Some(Kind::Jinja))?;
+    if Kind::of_content(body.trim_start().as_bytes()) != Some(Kind::CloudConfig) {
+        return None;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).chain(rest.find("{#")).min() {
+        let (before, inside) = rest.split_at(start);
+        out += before;
+        let (end, instead) = match inside.as_bytes().get(1) {
+            Some(b'{') => ("}}", 'x'),
+            Some(b'%') => ("%}", ' '),
+            _ => ("#}", ' '),
+        };
+        let length = inside.find(end).map_or(inside.len(), |at| at + end.len());
+        let (inside, after) = inside.split_at(length);
+        out.extend(inside.chars().map(|c| if c == '\n' { c } else { instead }));
+        rest = after;
+    }
+    Some(out + rest)
 }
 
 /// The paths of all keys and list entries.
@@ -138,6 +185,16 @@ mod tests {
         let broken = Document::new(Use::UserData, "u", b"#cloud-config\na: [\n");
         let (what, place) = broken.mistake.unwrap();
         assert!(what.starts_with("not valid YAML: ") && place.0 >= 2, "{what} {place:?}");
-        assert!(Document::new(Use::UserData, "u", b"#!/bin/sh\n").config.is_none());
+        assert!(Document::new(Use::UserData, "u", b"#!/bin/sh\n").outline.is_none());
+    }
+
+    #[test]
+    fn keys_of_templates_have_their_places() {
+        let text = "## template: jinja\n#cloud-config\n{% if v1.a %}\nhostname: {{ v1.b }}\n{% endif %}\n{# a: #}\n\
+                    users: [{name: 'x{{ v1.c }}y', uid: 3}]\n";
+        let document = Document::new(Use::UserData, "u", text.as_bytes());
+        assert!(document.config().is_none());
+        assert_eq!([document.place("hostname"), document.place("users.0.uid")], [Some((4, 1)), Some((7, 31))]);
+        assert_eq!(document.place("a"), None);
     }
 }

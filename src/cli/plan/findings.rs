@@ -4,7 +4,7 @@ use super::document::{Document, Place, Use};
 use crate::base::problem::Problem;
 use crate::base::problem::{Problems, Severity};
 use crate::document::Map;
-use crate::schema::{self, Findings};
+use crate::schema::{self, Deviations};
 
 /// The most that are reported.
 const MAX_FINDINGS: usize = 1_000;
@@ -98,8 +98,8 @@ fn of_document(document: &Document) -> Vec<Finding> {
             fix: String::new(),
         }];
     }
-    let Some(config) = document.config.as_ref().filter(|_| cfg!(feature = "schema")) else { return Vec::new() };
-    let Findings { errors, deprecations } = match document.usage {
+    let Some(config) = document.config().filter(|_| cfg!(feature = "schema")) else { return Vec::new() };
+    let Deviations { errors, deprecations } = match document.usage {
         Use::UserData => schema::cloud_config(config),
         Use::NetworkConfig => schema::network_config(config),
     };
@@ -133,14 +133,27 @@ fn of_message(document: &Document, severity: Severity, text: &str) -> Finding {
         Severity::Warning => Level::Warning,
         Severity::Deprecated => Level::Note,
     };
-    let start = text.split_once(": ").map(|(start, _)| start).unwrap_or_default();
-    let entry = text.split_once(": entry ").filter(|(before, _)| *before == start).and_then(|(_, rest)| {
+    let failed = text.strip_prefix("module ").and_then(|rest| rest.split_once(" failed: "));
+    let body = failed.map_or(text, |(_, body)| body);
+    let start = body.split_once(": ").map(|(start, _)| start).unwrap_or_default();
+    let entry = body.split_once(": entry ").filter(|(before, _)| *before == start).and_then(|(_, rest)| {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         Some(format!("{start}.{}", digits.parse::<usize>().ok()?.checked_sub(1)?))
     });
     let key = [entry.as_deref(), Some(start)].into_iter().flatten().find(|key| document.place(key).is_some());
-    let key = key.unwrap_or_default().to_owned();
-    let what = if !key.is_empty() { text.get(start.len() + 2..).unwrap_or(text) } else { text };
+    let Some((module, _)) = failed else {
+        let key = key.unwrap_or_default().to_owned();
+        let what = if key.is_empty() { text } else { text.get(start.len() + 2..).unwrap_or(text) };
+        return placed(document, level, key, what);
+    };
+    // Of what a module cannot do at all, the message stays whole; a key that is missing would be in the nearest one there is.
+    let nearest = document.nearest(start).map(|(key, _)| key.to_owned());
+    let of_module = || schema::keys(module).into_iter().find(|key| document.place(key).is_some()).map(str::to_owned);
+    let key = key.map(str::to_owned).or(nearest).or_else(of_module).unwrap_or_default();
+    placed(document, level, key, text)
+}
+
+fn placed(document: &Document, level: Level, key: String, what: &str) -> Finding {
     Finding {
         level,
         document: document.path.clone(),
@@ -172,17 +185,21 @@ mod tests {
         report.warn("write_files: entry 1 (x): path: expected an absolute path");
         report.warn("cloud-config failed schema validation! and so on");
         report.error("module x failed: y");
+        report.error("module users_groups failed: users.0.uid: it is needed");
+        report.error("module set_hostname failed: no");
         let found = find(&[document], &report);
         let lines: Vec<String> = found.iter().map(Finding::line).collect();
         assert_eq!(
             lines,
             [
                 "dir/u.yaml:2:1: error: hostnam: there is no such key. Write hostname.\n",
+                "dir/u.yaml:4:3: error: users.0: module users_groups failed: users.0.uid: it is needed\n",
                 "dir/u.yaml:5:3: note: users.0.lock-passwd: Deprecated in version 22.3. Use lock_passwd instead.\n",
                 "dir/u.yaml:7:3: warning: write_files.0: entry 1 (x): path: expected an absolute path\n",
                 "dir/u.yaml: error: module x failed: y\n",
+                "dir/u.yaml: error: module set_hostname failed: no\n",
             ]
         );
-        assert_eq!([exit_code(&found), exit_code(&found[2..3]), exit_code(&found[1..2]), exit_code(&[])], [1, 2, 0, 0]);
+        assert_eq!([exit_code(&found), exit_code(&found[3..4]), exit_code(&found[2..3]), exit_code(&[])], [1, 2, 0, 0]);
     }
 }

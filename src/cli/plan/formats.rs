@@ -158,6 +158,31 @@ mod tests {
         );
     }
 
+    /// A command as GitHub's runner reads it (actions/runner, ActionCommand.TryParseV2): its name, properties and message.
+    fn read_command(line: &str) -> (String, Vec<(String, String)>, String) {
+        let (head, message) = line.strip_prefix("::").unwrap().split_once("::").unwrap();
+        let data = |text: &str| text.replace("%0D", "\r").replace("%0A", "\n");
+        let (name, properties) = head.split_once(' ').unwrap();
+        let property = |text: &str| {
+            let (key, value) = text.split_once('=').unwrap();
+            (key.to_owned(), data(value).replace("%3A", ":").replace("%2C", ",").replace("%25", "%"))
+        };
+        (name.to_owned(), properties.split(',').map(property).collect(), data(message).replace("%25", "%"))
+    }
+
+    #[test]
+    fn workflow_commands_read_back_as_written() {
+        for odd in ["a,b=c:d::e", "100%25 %0A", "x\r\ny", "::error file=a::b", "ä 漢 ]; "] {
+            let found = Finding { key: odd.into(), fix: String::new(), ..finding(odd, odd) };
+            let text = github(&[found]);
+            let [line] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+            let (name, properties, message) = read_command(line);
+            let expected = [("file", odd), ("line", "3"), ("col", "5"), ("title", odd)];
+            assert_eq!(properties, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+            assert_eq!((name.as_str(), message), ("error", format!("{odd}: {odd}")));
+        }
+    }
+
     #[test]
     fn control_characters_and_markup_are_escaped() {
         assert_eq!(markup("<a b=\"'&\">\u{1b}\u{202e}\n"), "&lt;a b=&quot;&#39;&amp;&quot;&gt;\u{fffd}\u{fffd}\n");

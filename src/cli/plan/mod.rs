@@ -4,6 +4,7 @@ mod document;
 mod drawing;
 mod findings;
 mod formats;
+mod origins;
 mod page;
 mod picture;
 mod secrets;
@@ -19,6 +20,7 @@ use argh::{ArgsInfo, FromArgs};
 use document::{Document, Use};
 use findings::Finding;
 use log::LevelFilter;
+use origins::Finder;
 use picture::View;
 use secrets::Secrets;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -232,7 +234,8 @@ impl Plan {
         let secrets = Secrets::of(documents, self.show_secrets);
         let root = self.root.as_ref().map(|root| root.display().to_string());
         let target = self.like.clone().or(root).unwrap_or_default();
-        let view = View { plan, documents, found, secrets: &secrets, target: &target };
+        let origins = Finder::new(documents, plan);
+        let view = View { plan, documents, found, secrets: &secrets, origins: &origins, target: &target };
         let value = view.to_value();
         if self.format == Some(Format::Json) {
             print(&(json::to_string_indented(&value, "  ") + "\n"));

@@ -3,6 +3,7 @@
 use super::drawing;
 use super::formats::markup;
 use crate::document::Value;
+use crate::stage::plan::NETWORK;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -132,7 +133,10 @@ impl Page<'_> {
     fn from(&self, result: &Value) -> String {
         let from = list(result, "from").iter().map(|origin| {
             let place = self.place(text(origin, "document"), int(origin, "line"));
-            format!("{place} <code>{}</code>", markup(text(origin, "key")))
+            match text(origin, "key") {
+                "" => place,
+                key => format!("{place} <code>{}</code>", markup(key)),
+            }
         });
         let from: Vec<String> = from.collect();
         if from.is_empty() { "<span class=\"dim\">no line of a document</span>".into() } else { from.join(", ") }
@@ -141,7 +145,7 @@ impl Page<'_> {
     fn stages(&mut self) {
         self.section("stages");
         self.out += "<ol class=\"stages\">";
-        for stage in list(self.plan, "stages") {
+        for (number, stage) in list(self.plan, "stages").iter().enumerate() {
             let _ = write!(
                 self.out,
                 "<li><h3>{}</h3><p class=\"dim\">{}<br><code>{}</code></p><ol>",
@@ -150,7 +154,7 @@ impl Page<'_> {
                 markup(text(stage, "unit"))
             );
             let name = text(stage, "name");
-            for module in list(stage, "modules") {
+            for (at, module) in list(stage, "modules").iter().enumerate() {
                 let module_name = text(module, "name");
                 let of = |result: &&Value| text(result, "module") == module_name && text(result, "when") == name;
                 let changes = list(self.plan, "changes").iter().filter(of).count();
@@ -165,7 +169,7 @@ impl Page<'_> {
                 let why = if keys.is_empty() { String::new() } else { format!(" because of {}", keys.join(", ")) };
                 let what = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
                 let class = if keys.is_empty() && counts.is_empty() { " class=\"dim\"" } else { "" };
-                let _ = write!(self.out, "<li{class}>{}{what}{why}</li>", markup(module_name));
+                let _ = write!(self.out, "<li id=\"s{number}m{at}\"{class}>{}{what}{why}</li>", markup(module_name));
             }
             self.out += "</ol></li>";
         }
@@ -189,12 +193,13 @@ impl Page<'_> {
                 results.entry((self.number_of(origin), int(origin, "line"))).or_default().push(link);
             }
         }
-        for (key, letter) in [("changes", 'c'), ("commands", 'r'), ("users", 'u'), ("mounts", 'm'), ("packages", 'p')] {
+        for (key, letter) in LINKED {
             for (at, result) in list(self.plan, key).iter().enumerate() {
                 let name = match key {
                     "changes" => format!("{} {}", text(result, "change"), text(result, "path")),
-                    "commands" => shown_command(result),
+                    "commands" => short_command(result),
                     "users" => format!("user {}", text(result, "name")),
+                    "groups" => format!("group {}", text(result, "name")),
                     "mounts" => format!("mount {}", text(result, "folder")),
                     _ => format!("package {}", text(result, "name")),
                 };
@@ -208,7 +213,24 @@ impl Page<'_> {
                 }
             }
         }
+        self.modules_of(&mut results);
         results
+    }
+
+    /// Lines that led to nothing else led to a module at least, which takes them as its settings.
+    fn modules_of(&self, results: &mut BTreeMap<(usize, i64), Vec<String>>) {
+        let mut idle: BTreeMap<(usize, i64), Vec<String>> = BTreeMap::new();
+        for (number, stage) in list(self.plan, "stages").iter().enumerate() {
+            for (at, module) in list(stage, "modules").iter().enumerate() {
+                for origin in list(module, "from") {
+                    let links = idle.entry((self.number_of(origin), int(origin, "line"))).or_default();
+                    links.push(format!("<a href=\"#s{number}m{at}\">module {}</a>", markup(text(module, "name"))));
+                }
+            }
+        }
+        for (line, links) in idle {
+            results.entry(line).or_insert(links);
+        }
     }
 
     fn documents(&mut self) {
@@ -338,9 +360,10 @@ impl Page<'_> {
             ]
         });
         self.out += "<h3>Groups</h3>";
-        self.table("groups", 'g', &["Name", "ID", "Members"], &|_, group| {
+        self.table("groups", 'g', &["Name", "ID", "Members", "From"], &|page, group| {
             let new = if group.get("new").is_some_and(Value::is_true) { " (new)" } else { "" };
-            vec![format!("{}{new}", markup(text(group, "name"))), markup(text(group, "gid")), joined(group, "members")]
+            let name = format!("{}{new}", markup(text(group, "name")));
+            vec![name, markup(text(group, "gid")), joined(group, "members"), page.from(group)]
         });
     }
 
@@ -359,7 +382,7 @@ impl Page<'_> {
             "</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Drawing of the network\">{}</div>",
             drawing::svg(list(network, "interfaces"))
         );
-        self.out += "<details open><summary>As a table</summary><table><thead><tr><th scope=\"col\">Device</th><th scope=\"col\">Type</th>\
+        self.out += "<details open><summary>As a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Devices\"><table><thead><tr><th scope=\"col\">Device</th><th scope=\"col\">Type</th>\
                      <th scope=\"col\">On</th><th scope=\"col\">Addresses</th><th scope=\"col\">Routes</th><th scope=\"col\">DNS</th>\
                      <th scope=\"col\">From</th></tr></thead><tbody>";
         for (at, interface) in list(network, "interfaces").iter().enumerate() {
@@ -379,7 +402,7 @@ impl Page<'_> {
                 self.from(interface)
             );
         }
-        self.out += "</tbody></table></details>\n";
+        self.out += "</tbody></table></div></details>\n";
     }
 
     fn mounts_and_packages(&mut self) {
@@ -419,6 +442,9 @@ const SECTIONS: [(&str, &str, &str); 9] = [
     ("packages", "Packages", "packages"),
     ("commands", "Commands", "commands"),
 ];
+/// The lists whose entries lines lead to, each with the letter of its entries' identifiers.
+const LINKED: [(&str, char); 6] =
+    [("changes", 'c'), ("commands", 'r'), ("users", 'u'), ("groups", 'g'), ("mounts", 'm'), ("packages", 'p')];
 /// The most links of a line.
 const MAX_LINKS: usize = 50;
 const CUT: &str = "<p class=\"error\">The page is full: the rest is left out.</p>";
@@ -443,6 +469,7 @@ fn sentence(problem: &Value) -> String {
 fn by(change: &Value) -> String {
     match text(change, "module") {
         "" => "By prepivot itself.".into(),
+        NETWORK => "By the network configuration.".into(),
         module => format!("By the module {}.", markup(module)),
     }
 }
@@ -452,6 +479,13 @@ fn shown_command(command: &Value) -> String {
         return format!("{} {}", text(command, "method"), text(command, "url"));
     }
     list(command, "argv").iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// A command without the options that say how a package manager is to ask.
+fn short_command(command: &Value) -> String {
+    let shown = shown_command(command);
+    let words = shown.split(' ').filter(|word| !word.starts_with("--option=") && *word != "--assume-yes");
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// A public key without most of its middle.

@@ -1,10 +1,8 @@
 //! A plan as one document: what happens when and why, what comes out, and the line that each result came from.
-//!
-//! What led to a result is known as far as it is recorded: the module, whose keys are in the document; for the files of
-//! `write_files`, users and packages the entry with that very path or name. No more is claimed.
 
-use super::document::{Document, Use};
+use super::document::Document;
 use super::findings::Finding;
+use super::origins::Finder;
 use super::secrets::Secrets;
 use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
@@ -12,8 +10,7 @@ use crate::instance::state;
 use crate::network::model::{DeviceType, Interface, Method};
 use crate::network::read::{self, config};
 use crate::network::{Macs, Network};
-use crate::root::{Change, Stage};
-use crate::schema;
+use crate::root::{Change, Stage, installed};
 use crate::stage::diff;
 use crate::stage::plan::{self, Plan, is_state};
 
@@ -31,6 +28,7 @@ pub struct View<'a> {
     pub documents: &'a [Document],
     pub found: &'a [Finding],
     pub secrets: &'a Secrets,
+    pub origins: &'a Finder<'a>,
     /// The root or distribution, as the command line named it.
     pub target: &'a str,
 }
@@ -62,7 +60,7 @@ impl View<'_> {
         map(vec![
             ("version", Value::Int(VERSION)),
             ("target", self.target.into()),
-            ("distribution", plan.root.distro().name.into()),
+            ("distribution", installed::distro(&plan.root).name.into()),
             ("instance", instance),
             ("stages", self.stages()),
             ("changes", self.changes()),
@@ -108,7 +106,8 @@ impl View<'_> {
         ];
         let stages = Stage::ALL.iter().zip(what).map(|(stage, what)| {
             let ran = self.plan.trace.modules.iter().filter(|(of, _)| of == stage);
-            let modules = ran.map(|(_, module)| map(vec![("name", (*module).into()), ("from", self.from(module))]));
+            let modules =
+                ran.map(|(_, module)| map(vec![("name", (*module).into()), ("from", self.origins.of_module(module))]));
             map(vec![
                 ("name", stage.name().into()),
                 ("unit", stage.unit().into()),
@@ -119,49 +118,18 @@ impl View<'_> {
         Value::List(stages.collect())
     }
 
-    /// The keys of a module that the user-data has.
-    fn from(&self, module: &str) -> Value {
-        let keys = schema::keys(module);
-        Value::List(self.user_data().flat_map(|d| keys.iter().filter_map(|key| origin(d, key))).collect())
-    }
-
-    fn user_data(&self) -> impl Iterator<Item = &Document> {
-        self.documents.iter().filter(|document| document.usage == Use::UserData)
-    }
-
-    /// The entries of the list `key` for which `is` holds.
-    fn entries(&self, key: &str, is: &dyn Fn(&Value) -> bool) -> Vec<Value> {
-        let of_document = |document: &Document| -> Vec<Value> {
-            let list = document.config.as_ref().and_then(|config| config.get(key)?.as_list()).unwrap_or_default();
-            let found = list.iter().enumerate().filter(|(_, entry)| is(entry));
-            found.filter_map(|(at, _)| origin(document, &format!("{key}.{at}"))).collect()
-        };
-        self.user_data().flat_map(of_document).collect()
-    }
-
-    fn origins_of_change(&self, change: &Change, module: &str) -> Value {
-        if matches!(change, Change::Write { .. }) && module == "write_files" {
-            let found =
-                self.entries("write_files", &|entry| entry.get("path").and_then(Value::as_str) == Some(change.path()));
-            if !found.is_empty() {
-                return Value::List(found);
-            }
-        }
-        self.from(module)
-    }
-
     fn changes(&self) -> Value {
         let shown = self.plan.changes.iter().filter(|(_, change)| !is_state(change.path()));
         let mut left = MAX_DIFFS;
         let list = shown.take(MAX_LISTED).map(|(stage, change)| {
             let mut value = change.to_value(&self.plan.root);
-            let module = self.plan.trace.of_change(change);
+            let modules = self.plan.trace.of_change(change);
             if let Value::Map(entries) = &mut value {
                 entries.remove("content");
                 entries.remove("content_base64");
                 entries.insert("when", stage.unwrap_or(Stage::Local).name());
-                entries.insert("module", module);
-                entries.insert("from", self.origins_of_change(change, module));
+                entries.insert("module", modules.last().copied().unwrap_or_default());
+                entries.insert("from", self.origins.of_change(change.path(), modules));
                 if let Change::Write { content, attr, path, .. } = change {
                     entries.insert("size", number(usize::try_from(content.len()).unwrap_or(usize::MAX)));
                     entries.insert("new", self.plan.on_disk(path).is_none());
@@ -201,7 +169,8 @@ impl View<'_> {
                 entries.remove("stdin");
                 entries.remove("env");
                 entries.insert("module", module);
-                entries.insert("from", self.from(module));
+                let argv: Vec<&str> = command.argv.iter().map(String::as_str).collect();
+                entries.insert("from", self.origins.of_command(&argv, module));
             }
             value
         });
@@ -229,7 +198,6 @@ impl View<'_> {
                 changed.push((false, line.split(':').map(str::to_owned).collect()));
             }
         }
-        let default_user = self.plan.config.at(&["system_info", "default_user", "name"]).and_then(Value::as_str);
         let list = changed.into_iter().map(|(is_new, fields)| {
             let field = |at: usize| fields.get(at).map(String::as_str).unwrap_or_default();
             let name = field(0);
@@ -245,11 +213,6 @@ impl View<'_> {
             };
             let keys = root.text(&format!("{}/.ssh/authorized_keys", field(5)));
             let keys = keys.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-            let is_entry = |entry: &Value| {
-                let named = entry.get("name").and_then(Value::as_str).or(entry.as_str());
-                let is_default = named == Some("default");
-                named == Some(name) || is_default && default_user == Some(name)
-            };
             let text = |text: &str| Value::from(self.secrets.clean(text));
             map(vec![
                 ("name", text(name)),
@@ -262,7 +225,7 @@ impl View<'_> {
                 ("groups", texts(groups)),
                 ("password", password.into()),
                 ("keys", Value::List(keys.take(MAX_LISTED).map(text).collect())),
-                ("from", Value::List(self.entries("users", &is_entry))),
+                ("from", self.origins.of_user(name)),
             ])
         });
         Value::List(list.collect())
@@ -277,6 +240,7 @@ impl View<'_> {
                 ("new", is_new.into()),
                 ("gid", field(2).into()),
                 ("members", texts(members)),
+                ("from", self.origins.of_group(field(0))),
             ])
         });
         Value::List(list.collect())
@@ -287,16 +251,12 @@ impl View<'_> {
         let added = new.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         let added = added.filter(|line| !old.lines().any(|other| other == *line));
         let list = added.take(MAX_LISTED).map(|line| {
+            let mut words = line.split_whitespace();
+            let from = self.origins.of_mount(words.next().unwrap_or_default(), words.next().unwrap_or_default());
             let line = self.secrets.clean(line);
             let mut fields = line.split_whitespace().map(Value::from);
             let mut field = || fields.next().unwrap_or_default();
-            map(vec![
-                ("device", field()),
-                ("folder", field()),
-                ("type", field()),
-                ("options", field()),
-                ("from", self.from("mounts")),
-            ])
+            map(vec![("device", field()), ("folder", field()), ("type", field()), ("options", field()), ("from", from)])
         });
         Value::List(list.collect())
     }
@@ -305,10 +265,7 @@ impl View<'_> {
         let asked = self.plan.config.get("packages").and_then(Value::as_list).unwrap_or_default();
         let list = asked.iter().take(MAX_LISTED).map(|package| {
             let name = package.text().unwrap_or_else(|| json::to_string(package));
-            map(vec![
-                ("name", self.secrets.clean(&name).into()),
-                ("from", Value::List(self.entries("packages", &|entry| entry == package))),
-            ])
+            map(vec![("name", self.secrets.clean(&name).into()), ("from", self.origins.of_package(package))])
         });
         Value::List(list.collect())
     }
@@ -325,7 +282,7 @@ impl View<'_> {
         let interfaces = network.interfaces.iter().take(MAX_LISTED).map(|found| {
             let mut value = interface(&network, found);
             if let Value::Map(entries) = &mut value {
-                entries.insert("from", self.origins_of_interface(found));
+                entries.insert("from", self.origins.of_device(&found.id));
             }
             value
         });
@@ -336,45 +293,6 @@ impl View<'_> {
             ("search", texts(&network.dns.search)),
         ])
     }
-}
-
-impl View<'_> {
-    /// The places of an interface in the network configurations: its key of version 2, or its entry of version 1.
-    fn origins_of_interface(&self, interface: &Interface) -> Value {
-        let mut found = Vec::new();
-        for document in self.documents.iter().filter(|document| document.usage == Use::NetworkConfig) {
-            let Some(config) = &document.config else { continue };
-            let (above, inner) = match config.get("network") {
-                Some(Value::Map(inner)) => ("network.", inner),
-                _ => ("", config),
-            };
-            for (section, devices) in inner.iter() {
-                let key = match devices {
-                    Value::Map(devices) if devices.contains_key(&interface.id) => {
-                        Some(format!("{above}{section}.{}", interface.id))
-                    }
-                    Value::List(list) if section == "config" => list
-                        .iter()
-                        .position(|entry| entry.get("name").and_then(Value::as_str) == Some(interface.id.as_str()))
-                        .map(|at| format!("{above}config.{at}")),
-                    _ => None,
-                };
-                found.extend(key.and_then(|key| origin(document, &key)));
-            }
-        }
-        Value::List(found)
-    }
-}
-
-/// A key or entry of a document with its place.
-fn origin(document: &Document, key: &str) -> Option<Value> {
-    let (line, column) = document.place(key)?;
-    Some(map(vec![
-        ("document", document.path.as_str().into()),
-        ("key", key.into()),
-        ("line", number(line)),
-        ("column", number(column)),
-    ]))
 }
 
 fn interface(network: &Network, interface: &Interface) -> Value {

@@ -67,7 +67,7 @@ impl Secrets {
         if self.shown {
             return lines;
         }
-        if document.config.is_none() || self.texts.len() > MAX_SECRETS {
+        if document.config().is_none() || self.texts.len() > MAX_SECRETS {
             // What is secret is not known.
             return lines.iter().map(|line| only_key(line)).collect();
         }
@@ -120,7 +120,7 @@ fn only_key(line: &str) -> String {
 /// The paths of values that are secret.
 fn secret_values(document: &Document) -> Vec<(String, &Value)> {
     let (mut found, mut path) = (Vec::new(), Path::default());
-    if let Some(config) = &document.config {
+    if let Some(config) = document.config() {
         in_map(config, &mut path, &mut found);
     }
     found
@@ -136,7 +136,9 @@ fn in_map<'d>(map: &'d Map, path: &mut Path, found: &mut Vec<(String, &'d Value)
             Value::List(list) => list.iter().all(|item| matches!(item, Value::String(_) | Value::Int(_))),
             _ => false,
         };
-        if is_text && (is_secret(key) || is_private_file || is_list_of_passwords) {
+        // A place is not a secret: `validation_cert: system`.
+        let is_place = key == "validation_cert" && value.as_str() == Some("system");
+        if is_text && !is_place && (is_secret(key) || is_private_file || is_list_of_passwords) {
             found.push((path.as_str().to_owned(), value));
         } else {
             in_value(value, path, found);

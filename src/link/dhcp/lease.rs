@@ -1,6 +1,6 @@
 //! A DHCP lease: address, routes, name servers, and the bytes of every option.
 
-use super::packet::{Message, Options, option};
+use super::packet::{DhcpMessage, Options, option};
 use std::net::Ipv4Addr;
 
 /// The most routes, servers or domains of one lease; the rest is ignored.
@@ -46,7 +46,7 @@ pub struct Lease {
 
 impl Lease {
     /// The lease in an acknowledgement for `link`. None if it has no usable address.
-    pub fn from_ack(link: &str, ack: &Message) -> Option<Self> {
+    pub fn from_ack(link: &str, ack: &DhcpMessage) -> Option<Self> {
         Lease::new(link, ack.yiaddr, Some(ack.siaddr), ack.options().clone())
     }
 
@@ -272,13 +272,13 @@ mod tests {
     use super::super::packet::Kind;
     use super::*;
 
-    fn ack() -> Message {
-        let mut ack = Message::new(Kind::Ack, 1, 0, [2, 0, 0, 0, 0, 1]);
+    fn ack() -> DhcpMessage {
+        let mut ack = DhcpMessage::new(Kind::Ack, 1, 0, [2, 0, 0, 0, 0, 1]);
         ack.yiaddr = Ipv4Addr::new(10, 1, 2, 3);
         ack
     }
 
-    fn lease(ack: &Message) -> Lease {
+    fn lease(ack: &DhcpMessage) -> Lease {
         Lease::from_ack("eth0", ack).unwrap()
     }
 

@@ -12,7 +12,7 @@ use super::packet_socket::{Ethertype, MAX_FRAME, PacketSocket};
 use super::rng::Rng;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
-use packet::{Kind, Message, option};
+use packet::{DhcpMessage, Kind, option};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -187,18 +187,18 @@ impl<'a> Client<'a> {
         wait.mul_f64(self.rng.between(0.75, 1.25))
     }
 
-    fn message(&self, kind: Kind, xid: u32) -> Message {
+    fn message(&self, kind: Kind, xid: u32) -> DhcpMessage {
         let secs = u16::try_from(self.started.elapsed().as_secs()).unwrap_or(u16::MAX);
         let mut id = vec![1];
         id.extend(self.mac);
-        Message::new(kind, xid, secs, self.mac)
+        DhcpMessage::new(kind, xid, secs, self.mac)
             .with(option::CLIENT_ID, &id)
             .with(option::MAX_MESSAGE_SIZE, &1472u16.to_be_bytes())
             .with(option::PARAMETER_LIST, &PARAMETERS)
     }
 
     /// Sends a message. A failure is ignored like a lost packet: the message will be repeated.
-    fn send(&mut self, message: Message) {
+    fn send(&mut self, message: DhcpMessage) {
         self.sent += 1;
         if let Err(e) = self.socket.send(&frame::broadcast(self.mac, &message.to_bytes())) {
             log::debug!("{}: failed to send a DHCP message: {e}", self.name);
@@ -206,14 +206,14 @@ impl<'a> Client<'a> {
     }
 
     /// The first message of this transaction for which `wanted` returns Some. None after the deadline.
-    async fn receive<T>(&self, xid: u32, deadline: Deadline, wanted: impl Fn(&Message) -> Option<T>) -> Option<T> {
+    async fn receive<T>(&self, xid: u32, deadline: Deadline, wanted: impl Fn(&DhcpMessage) -> Option<T>) -> Option<T> {
         let listen = async {
             let mut buffer = [0; MAX_FRAME];
             loop {
                 // A link that goes down ends the read with an error; the next attempt finds out whether it is
                 // up again.
                 let Ok(len) = self.socket.recv(&mut buffer).await else { return std::future::pending().await };
-                let message = buffer.get(..len).and_then(|f| frame::payload(self.mac, f)).and_then(Message::parse);
+                let message = buffer.get(..len).and_then(|f| frame::payload(self.mac, f)).and_then(DhcpMessage::parse);
                 let Some(message) = message else { continue };
                 let ours = message.from_server && message.xid == xid && message.chaddr == self.mac;
                 if let (true, Some(answer)) = (ours, wanted(&message)) {
@@ -226,7 +226,7 @@ impl<'a> Client<'a> {
 }
 
 /// Whether a message is from one of `servers`, or there is no restriction.
-fn is_from(servers: &[Ipv4Addr], message: &Message) -> bool {
+fn is_from(servers: &[Ipv4Addr], message: &DhcpMessage) -> bool {
     let id = message.option(option::SERVER_ID).and_then(|id| id.first_chunk::<4>());
     servers.is_empty() || id.is_some_and(|id| servers.contains(&Ipv4Addr::from(*id)))
 }
@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn only_pinned_servers_are_believed() {
-        let of = |id: &[u8]| Message::new(Kind::Offer, 1, 0, [2; 6]).with(option::SERVER_ID, id);
+        let of = |id: &[u8]| DhcpMessage::new(Kind::Offer, 1, 0, [2; 6]).with(option::SERVER_ID, id);
         let pinned = [Ipv4Addr::new(10, 0, 0, 2)];
         assert!(is_from(&pinned, &of(&[10, 0, 0, 2])) && !is_from(&pinned, &of(&[10, 0, 0, 3])));
-        assert!(!is_from(&pinned, &of(&[10])) && !is_from(&pinned, &Message::new(Kind::Ack, 1, 0, [2; 6])));
-        assert!(is_from(&[], &Message::new(Kind::Ack, 1, 0, [2; 6])));
+        assert!(!is_from(&pinned, &of(&[10])) && !is_from(&pinned, &DhcpMessage::new(Kind::Ack, 1, 0, [2; 6])));
+        assert!(is_from(&[], &DhcpMessage::new(Kind::Ack, 1, 0, [2; 6])));
     }
 }

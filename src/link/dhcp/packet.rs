@@ -98,7 +98,7 @@ impl Kind {
 
 /// A message: the header fields that a client uses, and the options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct DhcpMessage {
     pub kind: Kind,
     pub from_server: bool,
     pub xid: u32,
@@ -109,11 +109,20 @@ pub struct Message {
     options: Options,
 }
 
-impl Message {
+impl DhcpMessage {
     /// A client's message without options; add them with [`Message::with`].
     pub fn new(kind: Kind, xid: u32, secs: u16, chaddr: [u8; 6]) -> Self {
         let none = Ipv4Addr::UNSPECIFIED;
-        Message { kind, from_server: false, xid, secs, yiaddr: none, siaddr: none, chaddr, options: Options::default() }
+        DhcpMessage {
+            kind,
+            from_server: false,
+            xid,
+            secs,
+            yiaddr: none,
+            siaddr: none,
+            chaddr,
+            options: Options::default(),
+        }
     }
 
     /// Adds an option.
@@ -190,7 +199,7 @@ impl Message {
             }
         }
         let kind = found.remove(option::MESSAGE_TYPE)?;
-        Some(Message {
+        Some(DhcpMessage {
             kind: Kind::from_code(*kind.first()?)?,
             from_server: *fixed.first()? == 2,
             xid: u32::from_be_bytes(array(fixed, 4)?),
@@ -231,8 +240,8 @@ fn read_options(mut area: &[u8], found: &mut Options) {
 mod tests {
     use super::*;
 
-    fn discover() -> Message {
-        Message::new(Kind::Discover, 0x1234_5678, 3, [2, 0, 0, 0, 0, 1])
+    fn discover() -> DhcpMessage {
+        DhcpMessage::new(Kind::Discover, 0x1234_5678, 3, [2, 0, 0, 0, 0, 1])
             .with(option::RAPID_COMMIT, &[])
             .with(option::CLASSLESS_ROUTES, &[7; 300])
             .with(option::SERVER_ID, &[10, 0, 0, 1])
@@ -242,31 +251,31 @@ mod tests {
     fn what_is_written_reads_back() {
         let message = discover();
         let bytes = message.to_bytes();
-        assert_eq!(Message::parse(&bytes), Some(message));
-        assert!(Message::new(Kind::Request, 1, 0, [0; 6]).to_bytes().len() >= MIN_LEN);
+        assert_eq!(DhcpMessage::parse(&bytes), Some(message));
+        assert!(DhcpMessage::new(Kind::Request, 1, 0, [0; 6]).to_bytes().len() >= MIN_LEN);
         assert_eq!(&bytes[..4], [1, 1, 6, 0]);
         assert_eq!(&bytes[10..12], [0x80, 0]);
     }
 
     #[test]
     fn options_in_the_file_and_name_fields_count() {
-        let mut bytes = Message::new(Kind::Ack, 1, 0, [0; 6]).with(option::OVERLOAD, &[3]).to_bytes();
+        let mut bytes = DhcpMessage::new(Kind::Ack, 1, 0, [0; 6]).with(option::OVERLOAD, &[3]).to_bytes();
         bytes[108..114].copy_from_slice(&[option::ROUTER, 4, 10, 0, 0, 1]);
         bytes[114] = option::END;
         bytes[44..50].copy_from_slice(&[option::DNS, 4, 10, 0, 0, 2]);
         bytes[50] = option::END;
-        let message = Message::parse(&bytes).unwrap();
+        let message = DhcpMessage::parse(&bytes).unwrap();
         assert_eq!(message.option(option::ROUTER), Some(&[10, 0, 0, 1][..]));
         assert_eq!(message.option(option::DNS), Some(&[10, 0, 0, 2][..]));
     }
 
     #[test]
     fn header_names_become_options_66_and_67() {
-        let mut bytes = Message::new(Kind::Ack, 1, 0, [0; 6]).with(option::BOOT_FILE, b"of-the-option").to_bytes();
+        let mut bytes = DhcpMessage::new(Kind::Ack, 1, 0, [0; 6]).with(option::BOOT_FILE, b"of-the-option").to_bytes();
         bytes[20..24].copy_from_slice(&[10, 0, 0, 7]);
         bytes[44..48].copy_from_slice(b"tftp");
         bytes[108..112].copy_from_slice(b"file");
-        let message = Message::parse(&bytes).unwrap();
+        let message = DhcpMessage::parse(&bytes).unwrap();
         assert_eq!(message.siaddr, Ipv4Addr::new(10, 0, 0, 7));
         assert_eq!(message.option(option::TFTP_SERVER), Some(&b"tftp"[..]));
         assert_eq!(message.option(option::BOOT_FILE), Some(&b"of-the-option"[..]));
@@ -275,27 +284,27 @@ mod tests {
     #[test]
     fn what_is_not_dhcp_is_none() {
         let bytes = discover().to_bytes();
-        assert_eq!(Message::parse(&bytes[..239]), None);
-        assert_eq!(Message::parse(&[]), None);
+        assert_eq!(DhcpMessage::parse(&bytes[..239]), None);
+        assert_eq!(DhcpMessage::parse(&[]), None);
         let mut other = bytes.clone();
         other[236] ^= 1;
-        assert_eq!(Message::parse(&other), None);
+        assert_eq!(DhcpMessage::parse(&other), None);
         let mut no_type = bytes.clone();
         no_type[242] = 8;
-        assert_eq!(Message::parse(&no_type), None);
+        assert_eq!(DhcpMessage::parse(&no_type), None);
     }
 
     #[test]
     fn no_bytes_make_it_panic() {
         let bytes = discover().to_bytes();
         for len in 0..bytes.len() {
-            let _ = Message::parse(&bytes[..len]);
+            let _ = DhcpMessage::parse(&bytes[..len]);
         }
         for at in 0..bytes.len() {
             for value in [0, 1, 3, 127, 254, 255] {
                 let mut changed = bytes.clone();
                 changed[at] = value;
-                let _ = Message::parse(&changed);
+                let _ = DhcpMessage::parse(&changed);
             }
         }
     }

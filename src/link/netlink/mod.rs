@@ -1,8 +1,13 @@
-//! rtnetlink: reads, changes and watches links, addresses and routes.
+//! rtnetlink: reads, changes and watches links, addresses and routes. And nf_tables and policy rules, for what is closed to users.
 
+mod exchange;
 mod message;
 mod read;
+pub mod rules;
+pub mod tables;
 mod write;
+
+pub use exchange::Exchange;
 
 use crate::base::error::{Context, Result};
 use futures_core::Stream;
@@ -10,7 +15,8 @@ use message::Message;
 use nix::libc;
 use rtnetlink::MulticastGroup;
 use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
 };
 use rtnetlink::packet_route::address::AddressHeader;
 use rtnetlink::proto::{ConnectionHandle, new_connection};
@@ -92,6 +98,14 @@ pub struct Route {
     /// Of the destination's family. None: the destination is on the link.
     pub gateway: Option<IpAddr>,
     pub metric: u32,
+}
+
+/// The event in a message of type `kind`, RTM_*, whose bytes after nlmsghdr are `payload`. None if it is of no interest here.
+pub fn parse(kind: u16, payload: &[u8]) -> Option<Event> {
+    let mut header = NetlinkHeader::default();
+    header.message_type = kind;
+    let message = Message::deserialize(&header, payload).ok()?;
+    read::event(NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message)))
 }
 
 /// A change that the kernel reported.

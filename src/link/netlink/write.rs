@@ -112,7 +112,8 @@ pub fn route(route: Route, add: bool) -> io::Result<Message> {
     Ok(message)
 }
 
-fn family(address: IpAddr) -> AddressFamily {
+/// The family of an address.
+pub fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
@@ -121,7 +122,8 @@ pub fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+/// The bytes of an address.
+pub fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),

@@ -32,7 +32,7 @@ const NAMING_TIME: Duration = Duration::from_secs(3);
 
 /// The use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DriverKind {
     /// Disks, CD-ROMs, and the buses that lead to them.
     Storage,
     /// Network interfaces, and the buses that lead to them.
@@ -41,36 +41,36 @@ pub enum Kind {
 
 /// Devices that a datasource may be on: the bus, the pattern of the modalias, and the kind of device (None:
 /// both).
-const DEVICES: &[(&str, &str, Option<Kind>)] = &[
+const DEVICES: &[(&str, &str, Option<DriverKind>)] = &[
     // PCI classes: storage, network, USB host controllers.
-    ("pci", "*bc01*", Some(Kind::Storage)),
-    ("pci", "*bc02*", Some(Kind::Network)),
-    ("pci", "*bc0Csc03*", Some(Kind::Storage)),
+    ("pci", "*bc01*", Some(DriverKind::Storage)),
+    ("pci", "*bc02*", Some(DriverKind::Network)),
+    ("pci", "*bc0Csc03*", Some(DriverKind::Storage)),
     // The virtio standard, section 5: 1 is a NIC, 2 a disk, 8 a SCSI host.
-    ("virtio", "virtio:d00000001v*", Some(Kind::Network)),
-    ("virtio", "virtio:d00000002v*", Some(Kind::Storage)),
-    ("virtio", "virtio:d00000008v*", Some(Kind::Storage)),
+    ("virtio", "virtio:d00000001v*", Some(DriverKind::Network)),
+    ("virtio", "virtio:d00000002v*", Some(DriverKind::Storage)),
+    ("virtio", "virtio:d00000008v*", Some(DriverKind::Storage)),
     // SCSI's device types: disks and CD-ROMs.
-    ("scsi", "scsi:t-0x00*", Some(Kind::Storage)),
-    ("scsi", "scsi:t-0x05*", Some(Kind::Storage)),
+    ("scsi", "scsi:t-0x00*", Some(DriverKind::Storage)),
+    ("scsi", "scsi:t-0x05*", Some(DriverKind::Storage)),
     // USB's interface classes: mass storage, and Ethernet as a baseboard controller offers it.
-    ("usb", "usb:*ic08*", Some(Kind::Storage)),
-    ("usb", "usb:*ic02*", Some(Kind::Network)),
-    ("mmc", "mmc:block", Some(Kind::Storage)),
+    ("usb", "usb:*ic08*", Some(DriverKind::Storage)),
+    ("usb", "usb:*ic02*", Some(DriverKind::Network)),
+    ("mmc", "mmc:block", Some(DriverKind::Storage)),
     // Hyper-V's devices by their GUIDs, as in the modules' aliases: NIC, SCSI, IDE.
-    ("vmbus", "vmbus:635161f8*", Some(Kind::Network)),
-    ("vmbus", "vmbus:d96361ba*", Some(Kind::Storage)),
-    ("vmbus", "vmbus:32264132*", Some(Kind::Storage)),
-    ("xen", "xen:vif", Some(Kind::Network)),
-    ("xen", "xen:vbd", Some(Kind::Storage)),
-    ("xen", "xen:vscsi", Some(Kind::Storage)),
+    ("vmbus", "vmbus:635161f8*", Some(DriverKind::Network)),
+    ("vmbus", "vmbus:d96361ba*", Some(DriverKind::Storage)),
+    ("vmbus", "vmbus:32264132*", Some(DriverKind::Storage)),
+    ("xen", "xen:vif", Some(DriverKind::Network)),
+    ("xen", "xen:vbd", Some(DriverKind::Storage)),
+    ("xen", "xen:vscsi", Some(DriverKind::Storage)),
     // Buses that the firmware describes: Hyper-V's, and virtio without PCI.
     ("acpi", "acpi:VMB*", None),
     ("acpi", "acpi:LNRO0005:*", None),
     ("platform", "of:N*Cvirtio,mmio*", None),
     ("platform", "platform:virtio-mmio", None),
-    ("platform", "of:NethernetT*", Some(Kind::Network)),
-    ("platform", "of:Nmmc*", Some(Kind::Storage)),
+    ("platform", "of:NethernetT*", Some(DriverKind::Network)),
+    ("platform", "of:Nmmc*", Some(DriverKind::Storage)),
     ("ccw", "ccw:t3832*", None),
 ];
 
@@ -115,7 +115,7 @@ impl Drivers {
 
     /// Loads drivers for devices of a kind without one, and for devices that then appear. Returns whether
     /// anything was loaded.
-    pub fn for_devices(&mut self, kind: Kind) -> bool {
+    pub fn for_devices(&mut self, kind: DriverKind) -> bool {
         let mut any = false;
         let mut seen = BTreeSet::new();
         for _ in 0..MAX_ROUNDS {
@@ -151,7 +151,7 @@ impl Drivers {
     /// kernel has it. Waits until systemd-udevd, if it runs, has named the new interfaces.
     pub fn for_network(&mut self, modules: &[(&str, &str)]) {
         let before: Vec<String> = beneath::names(&self.base, "sys/class/net");
-        if !self.for_devices(Kind::Network) && before.iter().all(|name| name == "lo") {
+        if !self.for_devices(DriverKind::Network) && before.iter().all(|name| name == "lo") {
             return;
         }
         let missing = modules.iter().filter(|(_, mark)| !beneath::exists(&self.base, mark));
@@ -187,7 +187,7 @@ impl Drivers {
 
     /// The devices of a kind without a driver that were not examined yet, by modalias; without those in
     /// `seen`, to which their paths are added.
-    fn without_driver(&mut self, kind: Kind, seen: &mut BTreeSet<String>) -> Vec<String> {
+    fn without_driver(&mut self, kind: DriverKind, seen: &mut BTreeSet<String>) -> Vec<String> {
         let mut found = Vec::new();
         let mut last = "";
         for (bus, ..) in DEVICES {

@@ -93,12 +93,12 @@ fn lists_driverless_devices_by_kind() {
     device("scsi", "1:0:0:0", "scsi:t-0x05", false);
     let machine = Machine { base: dir.0.clone(), ..Machine::default() };
     let mut drivers = Drivers::of(&machine, &dir.0.join("root"));
-    let storage = drivers.without_driver(Kind::Storage, &mut BTreeSet::new());
+    let storage = drivers.without_driver(DriverKind::Storage, &mut BTreeSet::new());
     assert_eq!(storage, ["pci:v00008086d00007010sv00001AF4sd00001100bc01sc01i80", "scsi:t-0x05"]);
-    assert_eq!(drivers.without_driver(Kind::Storage, &mut BTreeSet::new()), [""; 0]);
+    assert_eq!(drivers.without_driver(DriverKind::Storage, &mut BTreeSet::new()), [""; 0]);
     // A root that has no modules is reported once, in one line.
     for _ in 0..2 {
-        assert!(!drivers.for_devices(Kind::Network));
+        assert!(!drivers.for_devices(DriverKind::Network));
     }
     let [note] = drivers.notes() else { panic!("{:?}", drivers.notes()) };
     assert!(

@@ -1,7 +1,7 @@
 //! Keys from a keyserver, by the root's gpg.
 
 use crate::base::error::{Error, Result};
-use crate::root::{Attr, Command, run_dir};
+use crate::root::{Attr, Command, installed, run_dir};
 use crate::system::Context;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl Ring {
         if !self.is_open {
             return;
         }
-        let ended = match cx.root.which("gpgconf") {
+        let ended = match installed::which(cx.root, "gpgconf") {
             Some(_) => cx.root.run(Ring::command(&["gpgconf", "--kill", "all"])),
             None => Ok(()),
         };

@@ -68,7 +68,7 @@ use crate::base::error::Result;
 use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
-use crate::root::{Attr, Stage};
+use crate::root::{Attr, Stage, installed};
 use crate::system::{Context, packages, service};
 
 /// Files of APT's configuration, with cloud-init's names.
@@ -109,7 +109,7 @@ impl Apt {
     /// The requested configuration. None if there is nothing to configure: no `apt`, and no APT.
     fn of(cx: &mut Context) -> Result<Option<Apt>> {
         let section = old::section(cx)?;
-        let has_apt = ["apt-get", "apt"].iter().any(|program| cx.root.which(program).is_some());
+        let has_apt = ["apt-get", "apt"].iter().any(|program| installed::which(cx.root, program).is_some());
         if section.is_empty() && (!has_apt || facts::is_core(cx.root)) {
             return Ok(None);
         }
@@ -234,7 +234,7 @@ fn install_what_is_needed(cx: &mut Context, apt: &Apt, entries: &[source::Source
     let fetches = entries.iter().any(source::Source::fetches_key) || sources_list::fetches_key(apt);
     let adds = entries.iter().any(|e| e.is_repository);
     let needed = [(fetches, "gpg", "gnupg"), (adds, "add-apt-repository", "software-properties-common")];
-    let missing = needed.iter().filter(|(needed, program, _)| *needed && cx.root.which(program).is_none());
+    let missing = needed.iter().filter(|(needed, program, _)| *needed && installed::which(cx.root, program).is_none());
     let missing: Vec<String> = missing.map(|(_, _, package)| (*package).to_owned()).collect();
     if missing.is_empty() { Ok(()) } else { packages::install(cx, &missing) }
 }

@@ -3,10 +3,10 @@
 use super::{flag, path, wait_for};
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::drive::block::{self, Block, Kind};
+use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::drive::label::Superblock;
-use crate::root::Command;
+use crate::root::{Command, installed};
 use crate::system::device_names::{dotted, partition_of};
 use crate::system::{Context, shell};
 
@@ -64,7 +64,7 @@ pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Resul
         },
         number if number.bytes().all(|b| b.is_ascii_digit()) => {
             let node = partition_of(&device.node, number);
-            let block = block::at(places, &node).filter(|b| matches!(b.kind, Kind::Partition { .. }));
+            let block = block::at(places, &node).filter(|b| matches!(b.kind, BlockKind::Partition { .. }));
             block.ok_or_else(|| Error::new(format!("there is no partition {node}")))?
         }
         _ => return Err(Error::new("partition: expected a number, auto, any or none")),
@@ -96,20 +96,20 @@ pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Resul
 }
 
 fn has_partitions(places: &Places, block: &Block) -> bool {
-    matches!(block.kind, Kind::Disk { .. }) && !block::partitions(places, &block.name).is_empty()
+    matches!(block.kind, BlockKind::Disk { .. }) && !block::partitions(places, &block.name).is_empty()
 }
 
 /// The first of a device and its partitions that can take the file system. None if one already has it, or another
 /// with the same label.
 fn free(places: &Places, block: &Block, wanted: &Wanted, any_label: bool) -> Result<Option<Block>> {
     let mut candidates = vec![block.clone()];
-    if let Kind::Disk { .. } = block.kind {
+    if let BlockKind::Disk { .. } = block.kind {
         candidates.extend(block::partitions(places, &block.name));
     }
     let is_partitioned = candidates.len() > 1;
     let mut disk_is_free = true;
     for candidate in candidates {
-        let is_disk = matches!(candidate.kind, Kind::Disk { .. });
+        let is_disk = matches!(candidate.kind, BlockKind::Disk { .. });
         // A partitioned disk begins with its table.
         let found = block::superblock(places, &candidate).filter(|_| !(is_disk && is_partitioned));
         let kind = found.as_ref().map(|f| f.kind);
@@ -138,7 +138,7 @@ fn is_same(found: Option<&Superblock>, wanted: &Wanted, any_label: bool) -> bool
 /// The command that makes it; if the device `is_used`, over its content.
 fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, is_used: bool) -> Result<Command> {
     let node = &block.node;
-    let is_disk = matches!(block.kind, Kind::Disk { .. });
+    let is_disk = matches!(block.kind, BlockKind::Disk { .. });
     if let Some(cmd) = definition.get("cmd").filter(|v| v.is_true() || v.as_str().is_some() || v.as_list().is_some()) {
         for key in ["overwrite", "extra_opts"] {
             let is_given =
@@ -164,7 +164,8 @@ fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, i
     if kind.contains('/') {
         return Err(Error::new("filesystem: expected a type such as ext4, not a path"));
     }
-    let program = cx.root.which(&format!("mkfs.{kind}")).or_else(|| cx.root.which(&format!("mk{kind}")));
+    let program =
+        installed::which(cx.root, &format!("mkfs.{kind}")).or_else(|| installed::which(cx.root, &format!("mk{kind}")));
     let program = program.ok_or_else(|| Error::new(format!("there is no program mkfs.{kind} or mk{kind}")))?;
     let options = OPTIONS.iter().find(|(prefix, ..)| kind.starts_with(prefix));
     let mut argv = vec![program];

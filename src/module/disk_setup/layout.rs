@@ -3,11 +3,11 @@
 use super::{flag, reread, wait_for};
 use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::drive::block::{self, Block, Kind as BlockKind};
+use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::root::Command;
 use crate::system::Context;
-use crate::system::partitions::{self, Format, Geometry, Kind, Partition, Table, Wanted, guid};
+use crate::system::partitions::{self, Geometry, Partition, PartitionKind, Table, TableFormat, Wanted, guid};
 
 /// The type of a partition that names none.
 const LINUX: &str = "8300";
@@ -22,8 +22,8 @@ struct Part<'a> {
 /// Partitions a disk as its definition says, unless it has that layout already, or data that must not be overwritten.
 pub(super) fn apply(cx: &mut Context, places: &Places, path: &str, definition: &Map) -> Result<()> {
     let format = match definition.get("table_type").map(|t| t.text().unwrap_or_default()).as_deref() {
-        None | Some("mbr") => Format::Mbr,
-        Some("gpt") => Format::Gpt,
+        None | Some("mbr") => TableFormat::Mbr,
+        Some("gpt") => TableFormat::Gpt,
         Some(_) => return Err(Error::new("table_type: expected mbr or gpt")),
     };
     let disk = wait_for(cx, places, path)?;
@@ -88,7 +88,7 @@ fn make(
     cx: &mut Context,
     disk: &Block,
     geometry: Geometry,
-    format: Format,
+    format: TableFormat,
     parts: &[Part],
     old: Option<&Table>,
     overwrite: bool,
@@ -101,7 +101,7 @@ fn make(
     }
     let (made, steps) = partitions::create(old, geometry, format, &wanted, overwrite)?;
     let script: String = made.iter().map(line).collect();
-    let label: &[&str] = if format == Format::Gpt { &["--label", "gpt"] } else { &[] };
+    let label: &[&str] = if format == TableFormat::Gpt { &["--label", "gpt"] } else { &[] };
     let argv = ["sfdisk"].iter().chain(label).copied().chain(["--force", disk.node.as_str()]);
     let shown = Command::new(argv).stdin(script);
     cx.root.write_device(&disk.node, &steps, true, shown)?;
@@ -110,11 +110,11 @@ fn make(
 
 /// The type of a partition, Linux's unless the layout names one. Any other default would be changed again for each instance,
 /// because the disk's type is compared with the layout's.
-fn kind(format: Format, part: &Part) -> Result<Kind> {
+fn kind(format: TableFormat, part: &Part) -> Result<PartitionKind> {
     let name = part.kind.as_deref().unwrap_or(LINUX);
     let (kind, known) = match format {
-        Format::Gpt => (guid::guid(name).map(Kind::Guid), "a type that is known, or its GUID,"),
-        Format::Mbr => (guid::mbr(name).map(Kind::Code), "a type that is known"),
+        TableFormat::Gpt => (guid::guid(name).map(PartitionKind::Guid), "a type that is known, or its GUID,"),
+        TableFormat::Mbr => (guid::mbr(name).map(PartitionKind::Code), "a type that is known"),
     };
     kind.ok_or_else(|| wrong("layout", &format!("{known} beside a percentage"), part.value))
 }
@@ -122,8 +122,8 @@ fn kind(format: Format, part: &Part) -> Result<Kind> {
 /// A partition as a line of an sfdisk script.
 fn line(partition: &Partition) -> String {
     let kind = match partition.kind {
-        Kind::Code(code) => format!("{code:x}"),
-        Kind::Guid(bytes) => guid::text(&bytes),
+        PartitionKind::Code(code) => format!("{code:x}"),
+        PartitionKind::Guid(bytes) => guid::text(&bytes),
     };
     format!("{},{},{kind}\n", partition.start, partition.end - partition.start)
 }

@@ -53,7 +53,7 @@ use crate::document::{Map, Value, wrong};
 use crate::drive::block::{self, Block};
 use crate::drive::devices::Places;
 use crate::instance::Frequency;
-use crate::root::{Command, Stage};
+use crate::root::{Command, Stage, installed};
 use crate::system::Context;
 use crate::system::device_names::{self, alias};
 
@@ -128,7 +128,7 @@ fn wait_for(cx: &mut Context, places: &Places, path: &str) -> Result<Block> {
 
 /// Waits until udev has done what it does with devices that are new or have changed.
 fn settle(cx: &mut Context) -> Result<()> {
-    if cx.root.which("udevadm").is_none() {
+    if installed::which(cx.root, "udevadm").is_none() {
         return Ok(());
     }
     cx.root.run(Command::new(["udevadm", "settle"]))
@@ -137,7 +137,7 @@ fn settle(cx: &mut Context) -> Result<()> {
 /// Has the kernel read a disk's table again, and waits for the nodes of its partitions.
 fn reread(cx: &mut Context, disk: &str) -> Result<()> {
     settle(cx)?;
-    let argv = match cx.root.which("partprobe") {
+    let argv = match installed::which(cx.root, "partprobe") {
         Some(_) => vec!["partprobe", disk],
         None => vec!["blockdev", "--rereadpt", disk],
     };

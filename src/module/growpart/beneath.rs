@@ -4,9 +4,9 @@ use super::{Outcome, has_room, skipped};
 use crate::base::base64;
 use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Value, json};
-use crate::drive::block::{self, Block, Kind};
+use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
-use crate::root::{Attr, Command};
+use crate::root::{Attr, Command, installed};
 use crate::system::Context;
 
 /// How many layers of devices are followed.
@@ -29,7 +29,7 @@ pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usiz
         return skipped("too many devices lie on each other");
     }
     match &block.kind {
-        Kind::Mapping { name, uuid } => {
+        BlockKind::Mapping { name, uuid } => {
             let [below] = block.below.as_slice() else {
                 return skipped(format!("{} lies on {} devices, expected one", block.node, block.below.len()));
             };
@@ -43,14 +43,14 @@ pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usiz
                 skipped(format!("{path} is neither LVM's nor LUKS's"))
             }
         }
-        Kind::Raid { level, metadata, used } => grow_array(cx, places, block, level, metadata, *used, depth),
+        BlockKind::Raid { level, metadata, used } => grow_array(cx, places, block, level, metadata, *used, depth),
         _ => skipped(format!("{} lies on nothing", block.node)),
     }
 }
 
 /// Grows a logical volume by what its volume group gains.
 fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, depth: usize) -> Result<Outcome> {
-    if cx.root.which("lvm").is_none() && cx.root.which("lvextend").is_none() {
+    if installed::which(cx.root, "lvm").is_none() && installed::which(cx.root, "lvextend").is_none() {
         return skipped(format!("{volume} is LVM's, and there is no lvextend"));
     }
     let begun = cx.root.text(BEGUN);
@@ -95,7 +95,7 @@ fn free_extents(cx: &mut Context, volume: &str) -> Result<u64> {
 
 /// Grows an encrypted device, if cloud-init's key file opens it.
 fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Block, depth: usize) -> Result<Outcome> {
-    if cx.root.which("cryptsetup").is_none() {
+    if installed::which(cx.root, "cryptsetup").is_none() {
         return skipped(format!("{mapping} is encrypted, and there is no cryptsetup"));
     }
     if block::superblock(places, below).is_none_or(|s| s.kind != "crypto_LUKS") {
@@ -143,7 +143,7 @@ fn grow_array(
     if !MD_LEVELS.contains(&level) || !MD_METADATA.contains(&metadata) {
         return skipped(format!("{} is a {level} with metadata {metadata}", array.node));
     }
-    if cx.root.which("mdadm").is_none() {
+    if installed::which(cx.root, "mdadm").is_none() {
         return skipped(format!("{} is MD's, and there is no mdadm", array.node));
     }
     let mut grown = false;

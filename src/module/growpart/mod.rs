@@ -38,16 +38,17 @@ mod beneath;
 
 use super::{BeforeServices, Module};
 use crate::base::deprecated;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Context as _, Error, Result};
 use crate::detect::virt;
 use crate::document::{Map, Value, wrong};
-use crate::drive::block::{self, Block, Kind};
+use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::instance::Frequency;
 use crate::machine::Machine;
-use crate::root::{Command, Stage};
-use crate::system::partitions::{self, Geometry, Table};
+use crate::root::{Command, Root, Stage};
+use crate::system::partitions::{self, Geometry, Partition, Table};
 use crate::system::{Context, disk_sizes, mount_table};
+use std::io;
 
 const DISABLED: &str = "/etc/growroot-disabled";
 
@@ -87,7 +88,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
         return Ok(());
     }
     let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return Ok(()) };
-    let Kind::Partition { disk, number } = &block.kind else { return Ok(()) };
+    let BlockKind::Partition { disk, number } = &block.kind else { return Ok(()) };
     match grow_partition(cx, &places, &block, disk, *number) {
         Ok(Outcome::Grown) => log::info!("growpart: {}, the root's partition, has grown", block.node),
         Ok(_) => {}
@@ -113,9 +114,9 @@ fn idle(cx: &mut Context) -> bool {
 fn is_full(cx: &Context) -> bool {
     let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return false };
     match &block.kind {
-        Kind::Disk { .. } => true,
-        Kind::Partition { disk, number } => is_partition_full(cx, &places, &block, disk, *number).unwrap_or(false),
-        Kind::Mapping { .. } | Kind::Raid { .. } => false,
+        BlockKind::Disk { .. } => true,
+        BlockKind::Partition { disk, number } => is_partition_full(cx, &places, &block, disk, *number).unwrap_or(false),
+        BlockKind::Mapping { .. } | BlockKind::Raid { .. } => false,
     }
 }
 
@@ -222,9 +223,9 @@ fn is_container(cx: &Context) -> bool {
 /// Grows a device, after the devices that it lies on.
 fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
     match &block.kind {
-        Kind::Partition { disk, number } => grow_partition(cx, places, block, disk, *number),
-        Kind::Disk { .. } => skipped(format!("{} is no partition", block.node)),
-        Kind::Mapping { .. } | Kind::Raid { .. } => beneath::grow(cx, places, block, depth),
+        BlockKind::Partition { disk, number } => grow_partition(cx, places, block, disk, *number),
+        BlockKind::Disk { .. } => skipped(format!("{} is no partition", block.node)),
+        BlockKind::Mapping { .. } | BlockKind::Raid { .. } => beneath::grow(cx, places, block, depth),
     }
 }
 
@@ -241,7 +242,7 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     let now = growth.map(|g| g.partition).or(old);
     let Some(now) = now.filter(|p| (p.end - p.start) * geometry.sector > block.size) else { return Ok(Outcome::Full) };
     // Also if only the table has the new size, after an interrupted run.
-    if let Err(e) = cx.root.resize_partition(&disk.node, number, now.start, now.end, geometry.sector) {
+    if let Err(e) = resize(cx.root, &disk.node, &now, geometry.sector) {
         log::info!("{e}");
         let partx = ["partx", "--update", "--nr", &number.to_string(), &disk.node];
         cx.root.run(Command::new(partx)).map_err(|partx| Error::new(format!("{e}; {partx}")))?;
@@ -250,10 +251,31 @@ fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, 
     Ok(if old == Some(now) { Outcome::Full } else { Outcome::Grown })
 }
 
+/// Tells the kernel the new end of a partition that may be in use (`BLKPG_RESIZE_PARTITION`, linux/blkpg.h), in sectors of
+/// `sector` bytes. Does nothing if the root's devices are another machine's.
+///
+/// # Errors
+/// The kernel refuses: it does not know the partition, or another one begins before the end.
+fn resize(root: &Root, disk: &str, partition: &Partition, sector: u64) -> Result<()> {
+    if !root.has_devices() {
+        return Ok(());
+    }
+    let number = partition.number;
+    let resize = || -> io::Result<()> {
+        let file = root.open_device(disk).map_err(|e| io::Error::other(e.to_string()))?;
+        let too_large = || io::Error::other("its sectors are more than the kernel counts");
+        let bytes = |sectors: u64| sectors.checked_mul(sector).and_then(|b| i64::try_from(b).ok());
+        let (start, end) = bytes(partition.start).zip(bytes(partition.end)).ok_or_else(too_large)?;
+        let number = i32::try_from(number).map_err(|_| too_large())?;
+        Ok(blkpg::resize_partition(&file, number, start, end, 1)?)
+    };
+    resize().context(|| format!("failed to tell the kernel the new size of partition {number} of {disk}"))
+}
+
 /// A disk by the kernel's name, and its table. None if it has no table.
 fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geometry, Table)>> {
     let Some(disk) = block::named(places, disk) else { return Ok(None) };
-    let Kind::Disk { sector } = disk.kind else { return Ok(None) };
+    let BlockKind::Disk { sector } = disk.kind else { return Ok(None) };
     let geometry = Geometry::new(disk.size, sector).map_err(|e| e.context(&disk.node))?;
     let file = cx.root.open_device(&disk.node)?;
     let table = partitions::read(&file, geometry).map_err(|e| e.context(&disk.node))?;
@@ -262,7 +284,7 @@ fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geo
 
 /// Whether a device would grow.
 fn has_room(cx: &Context, places: &Places, block: &Block, depth: usize) -> Result<bool> {
-    if let Kind::Partition { disk, number } = &block.kind {
+    if let BlockKind::Partition { disk, number } = &block.kind {
         return Ok(match table(cx, places, disk)? {
             Some((_, _, table)) => table.grow(*number)?.is_some(),
             None => false,

@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::module::fake_disks::{MIB, Machine as Fake};
 use crate::root::{Root, Use};
-use crate::system::{Device, Outside, Request};
+use crate::system::{Device, Outside, WebRequest};
 use std::os::unix::fs::FileExt;
 use std::process::Command as Process;
 
@@ -161,7 +161,7 @@ impl Outside for Here {
     fn memory(&self) -> Option<u64> {
         None
     }
-    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
+    fn http(&self, _: &WebRequest, _: u32) -> Result<Vec<u8>> {
         unreachable!()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
-use crate::root::Command;
+use crate::root::{Command, installed};
 use crate::system::Context;
 
 /// The bridge that `lxd init --auto` makes.
@@ -29,7 +29,7 @@ pub fn set_up(cx: &mut Context, bridge: &Map, initialised: bool) -> Result<()> {
         Some("new") => Mode::New,
         _ => return Err(Error::new("lxd.bridge.mode: expected none, existing or new")),
     };
-    if cx.root.exists(OLD_CONF) && cx.root.which("debconf-communicate").is_some() {
+    if cx.root.exists(OLD_CONF) && installed::which(cx.root, "debconf-communicate").is_some() {
         return by_debconf(cx, bridge, mode);
     }
     let name = text(bridge, "name").unwrap_or(DEFAULT_NAME.to_owned());

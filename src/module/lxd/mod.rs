@@ -40,7 +40,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, optional_map, wrong, yaml};
 use crate::instance::Frequency;
-use crate::root::{Command, Stage};
+use crate::root::{Command, Stage, installed};
 use crate::system::{Context, packages, service, snap};
 
 /// Settings of `init`, in the order in which `lxd init --auto` gets them.
@@ -116,9 +116,9 @@ fn needed_packages(cx: &mut Context, init: &Map, preseed: &str) -> Vec<String> {
             Err(e) => cx.report.warn(format_args!("{e}: what its storage pools need is not installed")),
         }
     }
-    let needed = DRIVERS
-        .iter()
-        .filter(|(driver, program, _)| drivers.iter().any(|d| d == driver) && cx.root.which(program).is_none());
+    let needed = DRIVERS.iter().filter(|(driver, program, _)| {
+        drivers.iter().any(|d| d == driver) && installed::which(cx.root, program).is_none()
+    });
     needed.map(|(_, _, package)| (*package).to_owned()).collect()
 }
 

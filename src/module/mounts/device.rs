@@ -1,6 +1,6 @@
 //! The first field of a mount: it refers to a device that is present, to one that is not, or to no device.
 
-use crate::drive::block::{self, Kind};
+use crate::drive::block::{self, BlockKind};
 use crate::system::device_names::{alias, dotted, of_source, partition_of};
 use crate::system::{Context, Device};
 
@@ -176,7 +176,7 @@ fn is_partition(cx: &Context, part: &str, whole: &str, number: &str) -> bool {
     let block = |path: &str| block::at(&cx.outside.places()?, path);
     let (Some(part), Some(whole)) = (block(part), block(whole)) else { return false };
     match &part.kind {
-        Kind::Partition { disk, number: own } => *disk == whole.name && own.to_string() == number,
+        BlockKind::Partition { disk, number: own } => *disk == whole.name && own.to_string() == number,
         _ => part.below.contains(&whole.name),
     }
 }

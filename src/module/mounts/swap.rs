@@ -1,12 +1,25 @@
 //! `swap`: a swap file, its size and its path.
 
 use crate::base::error::{Error, Result};
+use crate::base::uuid;
 use crate::document::{Map, Value, wrong};
+use crate::root::{Command, Root};
 use crate::system::{Context, fstab, mount_table};
+use rustix::fs::{self, FallocateFlags, IFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 
 const GIB: u64 = 1 << 30;
 /// The largest swap file that can be configured, in bytes.
 const MAX_SIZE: u64 = 1 << 44;
+/// The smallest swap file, in bytes: the kernel needs ten pages of up to 64 KiB (mkswap(8)).
+const MIN_SIZE: u64 = 1 << 20;
+/// How many bytes are written at a time if the file cannot be allocated.
+const CHUNK: usize = 1 << 20;
+/// The offset of the header's fields, after the boot block (`union swap_header`, include/linux/swap.h).
+const INFO: usize = 1024;
+const MAGIC: &[u8] = b"SWAPSPACE2";
 
 /// A swap file for fstab.
 pub(super) struct Swap {
@@ -33,10 +46,23 @@ pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
         0 => Err(Error::new(format!("swap.size: {size} bytes: expected 1 MiB or more, with a unit such as 512M"))),
         mebibytes => {
             let is_btrfs = mount_table::containing(cx.root, &path).is_some_and(|m| m.kind == "btrfs");
-            cx.root.make_swap(&path, mebibytes, is_btrfs)?;
+            create(cx.root, &path, mebibytes, is_btrfs)?;
             Ok(Some(Swap { path, is_new: true }))
         }
     }
+}
+
+/// Creates a swap file, on btrfs without copy on write. It is recorded as the commands with the same effect.
+///
+/// # Errors
+/// Its file system is not mounted yet or has no space.
+fn create(root: &mut Root, path: &str, mebibytes: u64, is_btrfs: bool) -> Result<()> {
+    let size = format!("{mebibytes}M");
+    let without_copies = [&["truncate", "-s", "0", path][..], &["chattr", "+C", path]];
+    let made = [&["fallocate", "-l", &size, path][..], &["mkswap", path]];
+    let argvs = without_copies.into_iter().filter(|_| is_btrfs).chain(made);
+    let shown: Vec<Command> = argvs.map(|argv| Command::new(argv.iter().copied())).collect();
+    root.make_large(path, &shown, |file| fill(file, mebibytes << 20))
 }
 
 /// Whether the kernel swaps to the file; assumed if that is unknown, so that the file is not changed.
@@ -102,9 +128,73 @@ fn bytes(key: &str, value: &Value) -> Result<u64> {
     if size <= MAX_SIZE as f64 { Ok(size as u64) } else { Err(Error::new(format!("{key}: more than 16 TiB"))) }
 }
 
+/// Makes a file a swap space of `size` bytes.
+fn fill(file: &mut File, size: u64) -> io::Result<()> {
+    if size < MIN_SIZE {
+        return Err(io::Error::other("it would be too small"));
+    }
+    // Only btrfs knows the flag, and it can only be set while the file is empty.
+    let _ = fs::ioctl_getflags(&*file).and_then(|flags| fs::ioctl_setflags(&*file, flags | IFlags::NOCOW));
+    match fs::fallocate(&*file, FallocateFlags::empty(), 0, size) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            let zeros = vec![0; CHUNK];
+            let mut left = size;
+            while left > 0 {
+                let part = zeros.get(..usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)).unwrap_or_default();
+                file.write_all(part)?;
+                left -= part.len() as u64;
+            }
+        }
+        result => result?,
+    }
+    let page = rustix::param::page_size();
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(&header(page, size))?;
+    file.sync_all()
+}
+
+/// The first page of a swap space: version 1, the number of its last page, no bad pages, a random UUID, no
+/// label.
+fn header(page: usize, size: u64) -> Vec<u8> {
+    let mut bytes = vec![0; page];
+    let mut put = |at: usize, field: &[u8]| {
+        if let Some(to) = bytes.get_mut(at..at + field.len()) {
+            to.copy_from_slice(field);
+        }
+    };
+    let last = u32::try_from(size / page as u64 - 1).unwrap_or(u32::MAX);
+    put(INFO, &1u32.to_ne_bytes());
+    put(INFO + 4, &last.to_ne_bytes());
+    put(INFO + 12, &uuid::random().unwrap_or_default());
+    put(page - MAGIC.len(), MAGIC);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::testing::TempDir;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn what_is_made_is_a_swap_file() {
+        let dir = TempDir::new("swap");
+        let path = dir.0.join("swap.img");
+        let mut file = File::create_new(&path).unwrap();
+        fill(&mut file, 4 << 20).unwrap();
+        let (meta, bytes) = (std::fs::metadata(&path).unwrap(), std::fs::read(&path).unwrap());
+        assert_eq!(meta.len(), 4 << 20);
+        assert!(meta.blocks() * 512 >= 4 << 20, "a swap file may have no holes");
+        let page = rustix::param::page_size();
+        assert_eq!(&bytes[page - 10..page], b"SWAPSPACE2");
+        assert_eq!(bytes[1028..1032], u32::try_from((4 << 20) / page - 1).unwrap().to_ne_bytes());
+        assert!(fill(&mut file, 4096).is_err());
+        // util-linux's own program sees it as one.
+        match std::process::Command::new("/usr/sbin/swaplabel").arg(&path).output() {
+            Ok(out) => assert!(String::from_utf8_lossy(&out.stdout).contains("UUID"), "{out:?}"),
+            Err(e) => crate::base::testing::skip(format!("swaplabel: {e}")),
+        }
+    }
 
     #[test]
     fn sizes() {

@@ -7,7 +7,7 @@ use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Root, Use};
-use crate::system::{Device, Outside, Request};
+use crate::system::{Device, Outside, WebRequest};
 
 /// Devices by path or tag, with what is on them.
 struct Devices(Vec<(&'static str, Option<&'static str>)>, Places);
@@ -23,7 +23,7 @@ impl Outside for Devices {
     fn memory(&self) -> Option<u64> {
         Some(2 << 30)
     }
-    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
+    fn http(&self, _: &WebRequest, _: u32) -> Result<Vec<u8>> {
         unreachable!()
     }
 }
@@ -512,7 +512,7 @@ impl Outside for Unseen {
     fn memory(&self) -> Option<u64> {
         None
     }
-    fn http(&self, _: &Request, _: u32) -> Result<Vec<u8>> {
+    fn http(&self, _: &WebRequest, _: u32) -> Result<Vec<u8>> {
         unreachable!()
     }
 }

@@ -33,7 +33,7 @@ use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
-use crate::root::{Attr, Root, Stage};
+use crate::root::{Attr, Root, Stage, installed};
 use crate::system::service::{self, Action};
 use crate::system::{Context, packages, template};
 
@@ -146,7 +146,7 @@ fn hosts(key: &str, value: Option<&Value>, report: &Problems) -> Vec<String> {
 }
 
 fn is_installed(root: &Root, program: &str) -> bool {
-    if program.starts_with('/') { root.is_file(program) } else { root.which(program).is_some() }
+    if program.starts_with('/') { root.is_file(program) } else { installed::which(root, program).is_some() }
 }
 
 fn before_pivot(cx: &mut Context) -> Result<()> {

@@ -54,12 +54,13 @@ use crate::document::{Map, Value, wrong};
 use crate::instance::{Frequency, state};
 use crate::machine::Family;
 use crate::module::{Module, write_files};
-use crate::root::{Attr, Command, Stage};
+use crate::root::{Attr, Command, Stage, installed};
 use crate::system::Context;
 use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of, is_number};
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
 use crate::system::users::{Users, names_of};
 use crate::system::{password, sudoers};
+use std::collections::HashSet;
 
 pub static MODULE: Module = Module {
     name: "users_groups",
@@ -68,7 +69,9 @@ pub static MODULE: Module = Module {
     before_pivot: Some(before_pivot),
     running: Some(running),
     idle: Some(|cx| {
-        ![state::later_homes(cx.instance), state::later_selinux(cx.instance)].iter().any(|list| cx.root.exists(list))
+        ![state::waiting_homes(cx.instance), state::waiting_selinux(cx.instance)]
+            .iter()
+            .any(|list| cx.root.exists(list))
             && !Users::of(cx).users.iter().any(|(_, config)| config.contains_key("snapuser"))
     }),
     ..Module::NEW
@@ -82,7 +85,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
     let users = Users::of(context);
     let problems = users.problems.clone();
     let mut later = String::new();
-    let selinux_list = state::later_selinux(context.instance);
+    let selinux_list = state::waiting_selinux(context.instance);
     let mut selinux = context.root.text(&selinux_list);
     let mut accounts = Accounts::open(context.root)?;
     let rules = Rules::of(context.root);
@@ -114,7 +117,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
     accounts.save(context.root, context.report)?;
     write_files::give(context, new);
     if !later.is_empty() {
-        context.root.write(&state::later_homes(context.instance), later, Attr::root(0o600))?;
+        context.root.write(&state::waiting_homes(context.instance), later, Attr::root(0o600))?;
     }
     problems.into_result()
 }
@@ -123,12 +126,13 @@ fn before_pivot(context: &mut Context) -> Result<()> {
 fn running(context: &mut Context) -> Result<()> {
     let problems = Problems::new();
     let users = Users::of(context);
-    let list = state::later_homes(context.instance);
+    let list = state::waiting_homes(context.instance);
     let later = context.root.text(&list);
     if !later.is_empty() {
         let mut accounts = Accounts::open(context.root)?;
         let rules = Rules::of(context.root);
-        for (name, config) in users.users.iter().filter(|(n, _)| later.lines().any(|l| l == n)) {
+        let later: HashSet<&str> = later.lines().collect();
+        for (name, config) in users.users.iter().filter(|(n, _)| later.contains(n.as_str())) {
             let Some(user) = accounts.user(name) else { continue };
             let mut one = One::new(context, &mut accounts, &rules, name, config);
             if one.wants_home() {
@@ -141,8 +145,9 @@ fn running(context: &mut Context) -> Result<()> {
         }
         context.root.remove(&list)?;
     }
-    let selinux_list = state::later_selinux(context.instance);
+    let selinux_list = state::waiting_selinux(context.instance);
     let selinux = context.root.text(&selinux_list);
+    let selinux: HashSet<&str> = selinux.lines().collect();
     for (name, config) in users.users {
         let result = if let Some(email) = config.get("snapuser") {
             let Some(email) = email.text().filter(|e| !e.is_empty() && !e.starts_with('-')) else {
@@ -153,7 +158,7 @@ fn running(context: &mut Context) -> Result<()> {
             let argv = ["snap", "create-user", "--sudoer", "--json"].into_iter().chain(known);
             context.root.run(Command::new(argv.chain([email.as_str()])))
         } else if let Some(login) = config.get("selinux_user").and_then(Value::text)
-            && selinux.lines().any(|new| new == name)
+            && selinux.contains(name.as_str())
         {
             set_selinux_user(context, &name, &login)
         } else {
@@ -169,11 +174,11 @@ fn running(context: &mut Context) -> Result<()> {
 
 /// Maps a new user to a SELinux user, as useradd --selinux-user does.
 fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()> {
-    if context.root.which("semanage").is_some() {
+    if installed::which(context.root, "semanage").is_some() {
         let argv = |action| Command::new(["semanage", "login", action, "-s", login, "--", name]);
         return context.root.run(argv("-a")).or_else(|_| context.root.run(argv("-m")));
     }
-    if context.root.which("usermod").is_none() {
+    if installed::which(context.root, "usermod").is_none() {
         return Err(Error::new("selinux_user is not set: there is neither semanage nor usermod"));
     }
     context.root.run(Command::new(["usermod", "-Z", login, "--", name]))
@@ -363,7 +368,10 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
         }
         let (home, mut shell) = (self.text("homedir"), self.text("shell"));
         let (system, uid) = (self.flag("system"), uid.transpose()?);
-        if system && self.context.distro.family == Family::Alpine && self.context.root.which("useradd").is_none() {
+        if system
+            && self.context.distro.family == Family::Alpine
+            && installed::which(self.context.root, "useradd").is_none()
+        {
             // The defaults of BusyBox's adduser -S.
             shell.get_or_insert_with(|| "/bin/false".into());
             let nogroup = Some("nogroup").filter(|group| self.accounts.group_id(group).is_some());

@@ -39,9 +39,9 @@ use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
-use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage};
+use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage, owner};
 use crate::system::users::{Users, names_of};
-use crate::system::{Context, Request, service};
+use crate::system::{Context, WebRequest, service};
 use content::Source;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -216,7 +216,7 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
         }
         let path = absolute(&path);
         let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
-        let accounts_now = accounts.get_or_insert_with(|| cx.root.owners());
+        let accounts_now = accounts.get_or_insert_with(|| owner::owners(cx.root));
         let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(accounts_now, &made, text));
         let entry = Entry { number, path, map, owner, room: &room };
         if let Err(e) = job(cx, &entry) {
@@ -448,7 +448,7 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
         Source::Http(url) => {
             let headers = entry.map.get("source").and_then(|s| s.get("headers")).and_then(Value::as_map);
             let pairs = headers.map(Map::iter).into_iter().flatten();
-            let request = Request {
+            let request = WebRequest {
                 method: "GET",
                 url: url.clone(),
                 headers: pairs.filter_map(|(k, v)| Some((k.to_owned(), v.text()?))).collect(),

@@ -4,6 +4,7 @@ use crate::base::problem::About;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::model::is_valid_name;
+use crate::network::parameters;
 
 /// The keys of one mapping that have not been read yet.
 pub struct Fields<'p> {
@@ -209,6 +210,13 @@ impl<'p> Fields<'p> {
     /// The unread entries, in the document's order.
     pub fn entries(self) -> impl Iterator<Item = (String, Value)> {
         self.map.into_entries().into_iter()
+    }
+
+    /// All keys with their values, and what reports that the value of one is ignored.
+    pub fn parameters(self) -> (Map, impl FnMut(&str) + 'p) {
+        let (prefix, problems) = (self.path_of(""), self.problems);
+        let refuse = move |key: &str| problems.reject(&format!("{prefix}{key}"), parameters::PORTS, "something else");
+        (self.rest(), refuse)
     }
 
     /// The keys that have not been read, without nulls.

@@ -76,14 +76,14 @@ fn interface(entry_type: &str, mut f: Fields) -> Option<Interface> {
             let mut params = parameters(&mut f)?;
             // Whatever it says, `bond_interfaces` are the members (cloud-init 26.2, network_state.py, `handle_bond`).
             params.take("bond-slaves");
-            let params = parameters::from_v1(parameters::BOND, "bond", &params.rest());
+            let params = from_v1(params, parameters::BOND, "bond");
             DeviceType::Bond { interfaces: f.names("bond_interfaces"), params }
         }
         "bridge" => {
             let mut params = parameters(&mut f)?;
             // The parameter takes precedence (cloud-init 26.2, network_state.py, `handle_bridge`).
             let (listed, ports) = (f.names("bridge_interfaces"), params.names("bridge_ports"));
-            let params = parameters::from_v1(parameters::BRIDGE, "bridge", &params.rest());
+            let params = from_v1(params, parameters::BRIDGE, "bridge");
             DeviceType::Bridge { interfaces: if ports.is_empty() { listed } else { ports }, params }
         }
         "vlan" => vlan(&mut f)?,
@@ -146,6 +146,11 @@ fn parameters<'p>(f: &mut Fields<'p>) -> Option<Fields<'p>> {
         }
     };
     Fields::new(f.path_of("params"), map.into(), f.problems())
+}
+
+fn from_v1(given: Fields, table: &'static [parameters::Parameter], prefix: &str) -> Map {
+    let (params, refuse) = given.parameters();
+    parameters::from_v1(table, prefix, &params, refuse)
 }
 
 fn vlan(f: &mut Fields) -> Option<DeviceType> {

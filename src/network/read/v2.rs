@@ -333,7 +333,8 @@ fn overrides(mut f: Fields) -> DhcpOverrides {
 }
 
 fn parameters(f: &mut Fields, table: &'static [parameters::Parameter]) -> Map {
-    f.map("parameters").map(|p| parameters::from_netplan(table, &p.rest())).unwrap_or_default()
+    let Some((params, refuse)) = f.map("parameters").map(Fields::parameters) else { return Map::new() };
+    parameters::from_netplan(table, &params, refuse)
 }
 
 fn vlan(f: &mut Fields) -> Option<DeviceType> {

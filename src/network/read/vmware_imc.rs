@@ -33,11 +33,11 @@ fn read(document: &str, value: &Value, macs: &Macs, report: &Problems) -> Result
 }
 
 /// The values by section and key: `NIC1|MACADDR`. A key may contain bars.
-pub struct Settings(BTreeMap<String, String>);
+pub struct ImcSettings(BTreeMap<String, String>);
 
-impl Settings {
+impl ImcSettings {
     /// Reads sections of `KEY = VALUE`.
-    pub fn parse(text: &str) -> Settings {
+    pub fn parse(text: &str) -> ImcSettings {
         let (mut section, mut found) = (String::new(), BTreeMap::new());
         for line in text.lines().map(str::trim).filter(|l| !l.starts_with(['#', ';'])) {
             if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
@@ -46,7 +46,7 @@ impl Settings {
                 found.insert(format!("{section}|{}", key.trim()), value.trim().to_owned());
             }
         }
-        Settings(found)
+        ImcSettings(found)
     }
 
     /// A value; None if it is empty.
@@ -78,7 +78,7 @@ const YES: [&str; 2] = ["yes", "true"];
 /// # Errors
 /// A NIC has no MAC address, an IPv6 address has no prefix length, an address is not valid, or several NICs are primary.
 pub fn to_v2(text: &str, macs: &Macs) -> Result<Value> {
-    let settings = &Settings::parse(text);
+    let settings = &ImcSettings::parse(text);
     let nics = settings.nics();
     let primary: Vec<&str> = nics.iter().copied().filter(|nic| settings.is(nic, "PRIMARY", &YES)).collect();
     if primary.len() > 1 {
@@ -101,7 +101,7 @@ pub fn to_v2(text: &str, macs: &Macs) -> Result<Value> {
     Ok(Map::from_iter([("version", Value::Int(2)), ("ethernets", ethernets.into())]).into())
 }
 
-fn device(settings: &Settings, nic: &str, name: &str, mac: &str, any_primary: bool, names: &Map) -> Result<Map> {
+fn device(settings: &ImcSettings, nic: &str, name: &str, mac: &str, any_primary: bool, names: &Map) -> Result<Map> {
     // IPv4_MODE = DISABLED means no IPv4; cloud-init uses DHCP.
     let off = settings.is(nic, "IPv4_MODE", &["disabled"]);
     let is_static = settings.is(nic, "BOOTPROTO", &["static"]);
@@ -145,7 +145,7 @@ fn device(settings: &Settings, nic: &str, name: &str, mac: &str, any_primary: bo
 }
 
 /// The static addresses of a NIC, each with its gateways; that of IPv4 comes first, if `v4` is set.
-fn fixed<'a>(settings: &'a Settings, nic: &'a str, v4: bool) -> Result<Vec<(Cidr, Vec<&'a str>)>> {
+fn fixed<'a>(settings: &'a ImcSettings, nic: &'a str, v4: bool) -> Result<Vec<(Cidr, Vec<&'a str>)>> {
     let mut out = Vec::new();
     if let Some(ip) = settings.get(nic, "IPADDR").filter(|_| v4) {
         let prefix = match settings.get(nic, "NETMASK") {

@@ -13,7 +13,7 @@
 //! | `number` | a number that is not negative |
 //! | `mac`, `ip`, `ip4`, `ip6` | an address |
 //! | `hwaddr` | a MAC address, also of InfiniBand |
-//! | `cidr` | an address with its prefix length |
+//! | `cidr` | an address with its prefix length, at least 1 |
 //! | `net` | an address with a prefix length or without |
 //! | `destination` | the same, or `default` |
 //! | `endpoint` | a host and a port |
@@ -22,7 +22,7 @@
 //! | `tunnelkey` | a number or an IPv4 address |
 //! | `device` | a name that a network device can have |
 //! | `ifname`, `netdev` | a name or pattern that systemd takes; a name that it takes for a device of its own |
-//! | `span` | a time: a number of seconds, or of `ms` |
+//! | `span` | a time: a number, also of `s` or `ms` |
 //! | `a\|b` | one of these words; `bool` and ranges may be among them |
 //! | a kind and `*`, or `;` | such values with spaces between them, or with a semicolon after each |
 
@@ -101,7 +101,8 @@ pub fn is_wireguard_key(text: &str) -> bool {
 
 /// Whether a text is an address with its prefix length.
 pub fn is_cidr(text: &str) -> bool {
-    text.split_once('/').is_some_and(|(_, prefix)| prefix.parse::<u8>().is_ok()) && Cidr::parse(text, None).is_some()
+    text.split_once('/').is_some_and(|(_, prefix)| prefix.parse::<u8>().is_ok_and(|bits| bits > 0))
+        && Cidr::parse(text, None).is_some()
 }
 
 /// Whether a text is one value of a kind.
@@ -131,7 +132,11 @@ pub fn fits(kind: &str, text: &str) -> bool {
         "device" => is_name(text),
         "ifname" => is_ifname(text),
         "netdev" => is_name(text) && is_ifname(text),
-        "span" => text.strip_suffix("ms").unwrap_or(text).parse::<u32>().is_ok(),
+        // Without a unit it is one of two units, and a whole number in both.
+        "span" => match ["ms", "s"].iter().find_map(|unit| text.strip_suffix(unit)) {
+            Some(number) => number.parse::<f32>().is_ok() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.'),
+            None => text.parse::<u32>().is_ok(),
+        },
         _ => kind.split('|').any(|one| match one.split_once("..") {
             Some((least, most)) => text.parse::<u64>().is_ok_and(|number| {
                 number >= least.parse().unwrap_or(0) && most.parse().is_ok_and(|most: u64| number <= most)
@@ -221,6 +226,7 @@ mod tests {
             ("..9", "0", "-1"),
             ("cidr", "10.0.0.1/8", "10.0.0.1"),
             ("cidr", "::1/64", "10.0.0.1/33"),
+            ("cidr", "10.0.0.1/1", "::1/0"),
             ("destination", "default", "10.0.0.256"),
             ("endpoint", "[::1]:51820", "a b:1"),
             ("key", "4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=", "secret"),
@@ -229,6 +235,9 @@ mod tests {
             ("ifname", "en*", "7"),
             ("netdev", "eth0.5", "ü"),
             ("span", "150ms", "1h"),
+            ("span", "1.5s", "-1"),
+            ("span", "20", "infs"),
+            ("span", "2s", "1.5"),
             ("one|two", "two", "one|two"),
             ("bool|two", "no", "one"),
             ("..2|two", "2", "3"),

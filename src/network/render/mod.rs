@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn preferences_are_cloud_inits() {
-        let Some(tables) = crate::base::testing::vectors("tables.json") else { return };
+        let Some(tables) = crate::document::testing::vectors("tables.json") else { return };
         for (name, config) in tables.get("default_cfg_per_variant").and_then(Value::as_map).unwrap().iter() {
             if matches!(name, "freebsd" | "unknown") {
                 continue;

@@ -6,7 +6,7 @@ use crate::machine::{Distro, Family};
 use crate::network::model::ORIGIN;
 use crate::network::model::{Interface, Network};
 use crate::network::names::DeviceName;
-use crate::root::PROGRAM_FOLDERS;
+use crate::root::installed::PROGRAM_FOLDERS;
 
 /// Whether a path exists in the root.
 pub type Exists<'a> = dyn Fn(&str) -> bool + 'a;

@@ -8,7 +8,7 @@ use super::identity::Identity;
 use super::media::{self, Media, REDACTED};
 use super::network;
 use crate::base::base64;
-use crate::base::password::{self, Method};
+use crate::base::password::{self, HashMethod};
 use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value};
 use crate::instance::Instance;
@@ -145,7 +145,7 @@ impl Surroundings {
         if let Some(plain) = plain {
             default_user.insert("lock_passwd", false);
             let known = self.password.clone().filter(|hash| password::verify(plain, hash));
-            match known.map_or_else(|| password::hash(plain, Method::Sha512, None), Ok) {
+            match known.map_or_else(|| password::hash(plain, HashMethod::Sha512, None), Ok) {
                 _ if plain == REDACTED => {}
                 Ok(hash) => drop(default_user.insert("hashed_passwd", hash)),
                 Err(e) => problems.warn(format!("{}: the user's password is not set: {e}", media::FILE)),

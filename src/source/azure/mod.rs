@@ -14,6 +14,7 @@ mod provisioned;
 mod service;
 mod wire_server;
 
+use super::closed::{Closing, ServiceAddress};
 use super::table::{Source, Update};
 use crate::detect::{Facts, Mark};
 
@@ -29,6 +30,10 @@ pub static SOURCE: Source = Source {
     filesystems: &["iso9660", "udf"],
     updates: &[Update::NewInstance, Update::Boot],
     provisioned: Some(provisioned::provisioned),
+    closing: Closing {
+        addresses: &[ServiceAddress::tcp("169.254.169.254", &[80]), ServiceAddress::tcp("168.63.129.16", &[80, 32526])],
+        stays: "DNS and DHCP of the wire server, 168.63.129.16",
+    },
     settings: &[
         (
             "data_dir",

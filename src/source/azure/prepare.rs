@@ -12,6 +12,7 @@ use crate::drive::Files;
 use crate::drive::search::Probed;
 use crate::instance::{Instance, state};
 use crate::machine::{Distro, beneath};
+use crate::root::installed;
 use crate::source::search::Search;
 use crate::source::service::switched_off;
 
@@ -87,7 +88,7 @@ fn surroundings(search: &Search, identity: Identity, data_dir: String) -> Surrou
         disk_aliases.insert(name, path);
     }
     let distro = search.config.at(&["system_info", "distro"]).and_then(Value::text);
-    let distro = distro.map_or_else(|| search.root.distro(), |d| Distro::named(&d));
+    let distro = distro.map_or_else(|| installed::distro(search.root), |d| Distro::named(&d));
     let cached = state::cached(search.root).filter(|cached| cached.instance_id == identity.instance_id);
     let password = cached.as_ref().and_then(|c| c.config.at(&["system_info", "default_user", "hashed_passwd"])?.text());
     Surroundings {

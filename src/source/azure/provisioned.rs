@@ -17,7 +17,7 @@ use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::link::http::{Client, Redirects, Settings};
 use crate::link::leases;
-use crate::root::{Attr, Command};
+use crate::root::{Attr, Command, installed};
 use crate::source::table::Live;
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ fn proxy(live: &mut Live) -> (Option<Failure>, bool) {
     if !live.instance.config.get("ProvisionGuestProxyAgent").is_some_and(Value::is_true) {
         return (None, false);
     }
-    if live.root.which(PROXY).is_none() {
+    if installed::which(live.root, PROXY).is_none() {
         return (Some(Failure::new("azure-proxy-agent not found")), false);
     }
     let fail = |status: i32, stdout: &str, stderr: &str| {
@@ -166,7 +166,7 @@ fn record(key: &str, value: &str) -> Vec<u8> {
 fn eject(live: &mut Live) {
     let place = live.instance.subplatform.strip_prefix("config-disk (").and_then(|p| p.strip_suffix(')'));
     let Some(device) = place.map(str::to_owned) else { return };
-    if live.root.which("eject").is_some()
+    if installed::which(live.root, "eject").is_some()
         && let Err(e) = live.root.run(Command::new(["eject", &device]).limit(EJECT))
     {
         log::info!("the provisioning media stays in its drive: {e}");

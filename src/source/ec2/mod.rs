@@ -5,6 +5,7 @@ pub mod network;
 mod service;
 pub mod tree;
 
+use super::closed::{Closing, ServiceAddress};
 use super::documents::hotplug_of;
 use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
@@ -38,6 +39,10 @@ pub static SOURCE: Source = Source {
     },
     updates: &[Update::NewInstance, Update::Hotplug],
     read_on_boot: true,
+    closing: Closing {
+        addresses: &[ServiceAddress::whole("169.254.169.254"), ServiceAddress::whole("fd00:ec2::254")],
+        stays: "DNS at 169.254.169.253 and fd00:ec2::253, NTP at 169.254.169.123 and fd00:ec2::123",
+    },
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
         MAX_WAIT,

@@ -6,6 +6,7 @@
 
 use super::marks::{LABEL, SEEDS, is_seed};
 use super::place::{FILES, file_at, local_folder, substituted};
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::document::{Bytes, Map, Value, yaml};
@@ -267,6 +268,12 @@ impl Seed {
         }
         let text = |key: &str| self.metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
         let eni = text("network-interfaces").map(NetworkData::Eni);
+        // A value of its own: the file is still held.
+        let paid = self.vendor_data.as_ref().map_or(Ok(()), |data| budget::take(data.len()));
+        if let Err(e) = paid {
+            self.problems.warn(format_args!("vendor-data is ignored: {e}"));
+            self.vendor_data = None;
+        }
         let place = self.found.last().cloned().unwrap_or_default();
         let places = self.places();
         let kind = if places.starts_with("/dev/") { "config-disk" } else { "seed-dir" };

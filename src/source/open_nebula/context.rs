@@ -297,7 +297,13 @@ mod tests {
         assert!(parse(&"a\n".repeat(200_000)).unwrap().problems.len() <= MAX_PROBLEMS);
         let valid = "A='it'\\''s'\nB=\"a $A ${A}\" C=$(x) `y` # z\nexport D=é\n";
         crate::base::testing::mutations(valid.as_bytes(), 3000, |bytes| {
-            drop(parse(&String::from_utf8_lossy(bytes)));
+            match parse(&String::from_utf8_lossy(bytes)) {
+                // No command's output takes the place of a value.
+                Ok(context) => {
+                    assert!(context.variables.iter().all(|(variable, _)| name(variable) == variable), "{bytes:?}")
+                }
+                Err(e) => assert!(e.to_string().starts_with("context.sh: line "), "{e}"),
+            }
         });
     }
 

@@ -121,7 +121,7 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::drive::devices::Device;
+    use crate::drive::devices::BlockDevice;
     use crate::drive::label::Superblock;
     use crate::drive::search::{Contents, Probed};
     use crate::machine::Machine;
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn reads_unlabelled_iso_only_without_other_sources() {
         let drive = |name: &str, kind: &'static str, label: Option<&str>| Probed {
-            device: Device {
+            device: BlockDevice {
                 name: name.into(),
                 node: format!("/dev/{name}").into(),
                 size: 1 << 20,

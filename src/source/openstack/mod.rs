@@ -6,6 +6,7 @@ mod marks;
 mod password;
 mod service;
 
+use super::closed::{Closing, ServiceAddress};
 use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::Source;
@@ -22,6 +23,10 @@ pub static SOURCE: Source = Source {
     service: Some(service_job),
     provisioned: Some(password::provisioned),
     labels_disks: true,
+    closing: Closing {
+        addresses: &[ServiceAddress::whole("169.254.169.254"), ServiceAddress::whole("fe80::a9fe:a9fe")],
+        stays: "DNS and DHCP of the network, which have addresses of their own",
+    },
     settings: &[
         ("metadata_urls", "addresses of the service, instead of the well-known ones"),
         MAX_WAIT,

@@ -4,6 +4,7 @@
 
 mod network;
 
+use super::closed::{Closing, ServiceAddress};
 use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use super::table::Source;
@@ -15,7 +16,7 @@ use crate::document::{Bytes, Map, Value, json};
 use crate::instance::Instance;
 use crate::link::http::{Client, Redirects, Request};
 use crate::link::{Reach, Uplink};
-use crate::network::input::Origin;
+use crate::network::input::ConfigOrigin;
 use crate::source::keys::public_keys;
 use network::Here;
 
@@ -24,7 +25,11 @@ pub static SOURCE: Source = Source {
     marks: &[Mark::asset_tag("OracleCloud.com")],
     service: Some(service_job),
     // The source's configuration already contains the network of an iSCSI root.
-    network_order: &[Origin::Cmdline, Origin::SystemCfg, Origin::Datasource, Origin::Initramfs],
+    network_order: &[ConfigOrigin::Cmdline, ConfigOrigin::SystemCfg, ConfigOrigin::Datasource, ConfigOrigin::Initramfs],
+    closing: Closing {
+        addresses: &[ServiceAddress::tcp("169.254.169.254", &[80]), ServiceAddress::tcp("fd00:c1::a9fe:a9fe", &[80])],
+        stays: "DNS, DHCP, TFTP and NTP of the same addresses; the boot volume of bare metal",
+    },
     settings: &[
         (
             "configure_secondary_nics",

@@ -185,7 +185,7 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::machine::Machine;
     use crate::machine::Tools;
-    use crate::machine::tools::Answer;
+    use crate::machine::tools::ToolAnswer;
     use crate::root::{Attr, Root, Use};
 
     /// The instance in the environment of a machine's first process.
@@ -252,7 +252,7 @@ mod tests {
             search.tools = Tools::new(move |words, _| {
                 let is_metadata = words.last().is_some_and(|word| word.ends_with("guestinfo.metadata"));
                 let answer = if is_metadata { metadata } else { "---" };
-                Some(Answer { success: true, stdout: answer.as_bytes().to_vec() })
+                Some(ToolAnswer { success: true, stdout: answer.as_bytes().to_vec() })
             });
             let found = read(&mut search).unwrap().unwrap().instance;
             assert_eq!(found.user_data, known.user_data.clone().filter(|_| is_kept), "{metadata}");

@@ -2,7 +2,7 @@
 
 use crate::detect::{Facts, Finding, MAX_ENTRIES, virt};
 use crate::machine::Machine;
-use crate::root::Root;
+use crate::root::{Root, installed};
 
 /// The folders of a Windows user that may have data: Ubuntu Pro's, then the user's own.
 pub const FOLDERS: [&str; 2] = [".ubuntupro/.cloud-init", ".cloud-init"];
@@ -45,7 +45,7 @@ pub fn mark(facts: &Facts) -> Option<Finding> {
 /// The names of user-data files for this distribution, in lower case, most specific first (cloud-init's
 /// documentation, "WSL"). `instance` is the distribution's name in Windows, which is ASCII.
 pub fn user_data_names(root: &Root, instance: Option<&str>) -> Vec<String> {
-    let release = root.os_release();
+    let release = installed::os_release(root);
     let value = |key: &str| {
         let line = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         line.map(|v| v.trim_matches(['"', '\'']).to_ascii_lowercase()).unwrap_or_default()

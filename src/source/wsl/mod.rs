@@ -13,6 +13,7 @@ use crate::base::error::Result;
 use crate::detect::Mark;
 use crate::document::{Bytes, Map, Value, wrong, yaml};
 use crate::instance::Instance;
+use crate::root::installed;
 use std::time::Duration;
 use user_data::Document;
 
@@ -48,7 +49,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     let id = metadata.get("instance-id").and_then(Value::text).unwrap_or_default();
     let (pro, own) = (format!("{home}/{}", marks::FOLDERS[0]), format!("{home}/{}", marks::FOLDERS[1]));
     let (mut agent, mut user) = (None, None);
-    if search.root.distro().name == "ubuntu" {
+    if installed::distro(search.root).name == "ubuntu" {
         // Older releases of Landscape's client do not know the option.
         let request = Some(id.as_str()).filter(|id| *id != DEFAULT_ID && has_installation_request(search));
         user = Document::read(search.root, &format!("{pro}/{name}.user-data"), request)?;

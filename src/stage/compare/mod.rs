@@ -137,7 +137,7 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     root.watch();
     provision::provision(&mut root, &mut boot, &instance, true);
     root.enter(Stage::Network);
-    provision::later_files(&mut root, &instance, &boot.report);
+    provision::files_of_running_system(&mut root, &instance, &boot.report);
     for stage in Stage::WITH_MODULES {
         root.enter(stage);
         Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Running);

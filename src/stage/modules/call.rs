@@ -77,9 +77,9 @@ impl Run<'_, '_> {
         let (name, how) = (module.name, frequency.name());
         log::debug!("Running module {name} (cc_{name}) with frequency {how}");
         let mut event = Event::module(name, how);
-        self.observe("");
+        self.boot.observe(self.root, "");
         let error = self.with_context(args, handler).err();
-        self.observe(name);
+        self.boot.observe(self.root, name);
         let error = error.map(|e| format!("module {} failed: {e}", module.name));
         if let Some(error) = &error {
             event.fail();
@@ -87,13 +87,6 @@ impl Run<'_, '_> {
         }
         self.boot.log();
         error
-    }
-
-    /// Has a plan look at the root.
-    fn observe(&mut self, module: &'static str) {
-        if let Some(observer) = self.boot.observer.as_mut().filter(|_| cfg!(feature = "tools")) {
-            observer(self.root, module);
-        }
     }
 
     /// Calls `of` with a module's context.

@@ -1,7 +1,7 @@
 //! The system's defaults for accounts: login.defs(5) and /etc/default/useradd (useradd(8)).
 
 use crate::root::Root;
-use crate::system::password::Method;
+use crate::system::password::HashMethod;
 use std::collections::BTreeMap;
 
 /// The defaults of a root.
@@ -85,10 +85,10 @@ impl Defs {
 
     /// How a plain password is hashed, and in how many rounds. Methods that only the system's own crypt
     /// supports become SHA-512.
-    pub fn encryption(&self) -> (Method, Option<u32>) {
+    pub fn encryption(&self) -> (HashMethod, Option<u32>) {
         let method = match self.login("ENCRYPT_METHOD") {
-            Some(m) if m.eq_ignore_ascii_case("SHA256") => Method::Sha256,
-            _ => Method::Sha512,
+            Some(m) if m.eq_ignore_ascii_case("SHA256") => HashMethod::Sha256,
+            _ => HashMethod::Sha512,
         };
         let rounds = ["SHA_CRYPT_MIN_ROUNDS", "SHA_CRYPT_MAX_ROUNDS"].iter().filter_map(|k| self.number(k)).max();
         (method, rounds.and_then(|r| u32::try_from(r).ok()))
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(defs.home_mode(), 0o700);
         assert_eq!(defs.number("X"), Some(16));
         assert_eq!(defs.login("Y"), Some("q"));
-        assert_eq!(defs.encryption(), (Method::Sha256, None));
+        assert_eq!(defs.encryption(), (HashMethod::Sha256, None));
         defs.login.insert("HOME_MODE".into(), "0750".into());
         assert_eq!(defs.home_mode(), 0o750);
     }

@@ -33,9 +33,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(15);
 /// A clock before 1 January 2020 is considered unset: a machine without a battery starts in 1970.
 const CLOCK_IS_SET: u64 = 18262;
 
-/// The most rounds in which all passwords of a run together are hashed: 1,000 passwords in the usual 5,000
-/// rounds, which take 3 to 8 s.
-const HASH_ROUNDS: u32 = 5_000_000;
 /// How often a member's name is in memory: in the lists of group(5) and gshadow(5), their texts, and while these are written.
 const MEMBER_COPIES: usize = 6;
 /// The rounds of a password if login.defs sets no number (crypt(5)).
@@ -66,8 +63,6 @@ pub struct Accounts {
     /// Days since 1970; None if the clock is not set.
     today: Option<u64>,
     lock: Option<Lock>,
-    /// The rounds used so far, including [`Root::hash_rounds`].
-    hash_rounds: u32,
     joined: Joined,
 }
 
@@ -134,7 +129,6 @@ impl Accounts {
             skeletons: Skeletons::default(),
             today: seconds.ok().map(|s| s.as_secs() / 86400).filter(|d| *d >= CLOCK_IS_SET),
             lock,
-            hash_rounds: root.hash_rounds,
             joined: Joined::default(),
         })
     }
@@ -143,15 +137,13 @@ impl Accounts {
     ///
     /// # Errors
     /// It cannot be hashed, or the run's other passwords have used up the limit.
-    pub fn hash(&mut self, plain: &str) -> Result<String> {
+    pub fn hash(&self, plain: &str) -> Result<String> {
         let (method, rounds) = self.defs.encryption();
-        let sum = self.hash_rounds.saturating_add(rounds.unwrap_or(USUAL_ROUNDS));
-        if sum > HASH_ROUNDS {
-            return Err(Error::new(
+        budget::round(rounds.unwrap_or(USUAL_ROUNDS) as usize).map_err(|_| {
+            Error::new(
                 "there are too many plain passwords: expected at most 1,000, and hashes (mkpasswd(1)) for the others",
-            ));
-        }
-        self.hash_rounds = sum;
+            )
+        })?;
         password::hash(plain, method, rounds)
     }
 
@@ -160,7 +152,6 @@ impl Accounts {
     /// # Errors
     /// A file cannot be written.
     pub fn save(mut self, root: &mut Root, report: &Problems) -> Result<()> {
-        root.hash_rounds = self.hash_rounds;
         let Joined { names, groups, paid, .. } = std::mem::take(&mut self.joined);
         for (group, members) in groups {
             for table in [&mut self.group, &mut self.gshadow] {

@@ -183,8 +183,9 @@ fn shadow_keeps_owner_mode_and_passwords_form() {
 #[test]
 fn passwords_take_bounded_time() {
     let dir = tree("passwords");
-    let mut accounts = Accounts::open(&Root::open(&dir.0, Use::Plan).unwrap()).unwrap();
-    accounts.hash_rounds = HASH_ROUNDS - 2 * USUAL_ROUNDS;
+    let accounts = Accounts::open(&Root::open(&dir.0, Use::Plan).unwrap()).unwrap();
+    budget::begin();
+    budget::round(budget::ROUNDS - 2 * USUAL_ROUNDS as usize).unwrap();
     assert!(accounts.hash("a").is_ok() && accounts.hash("b").is_ok());
     let error = accounts.hash("SECRET").unwrap_err().to_string();
     assert!(error.contains("at most 1,000") && !error.contains("SECRET"), "{error}");
@@ -194,11 +195,11 @@ fn passwords_take_bounded_time() {
 fn modules_share_the_time_for_passwords() {
     let dir = tree("passwords-of-two");
     let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+    budget::begin();
     for is_left in [true, true, false] {
-        let mut accounts = Accounts::open(&root).unwrap();
-        let rounds = accounts.hash_rounds;
-        assert_eq!(accounts.hash("a").is_ok(), is_left, "{rounds}");
-        accounts.hash_rounds = rounds + HASH_ROUNDS / 2;
+        let accounts = Accounts::open(&root).unwrap();
+        assert_eq!(accounts.hash("a").is_ok(), is_left);
+        let _ = budget::round(budget::ROUNDS / 2 - USUAL_ROUNDS as usize);
         accounts.save(&mut root, &Problems::new()).unwrap();
     }
 }

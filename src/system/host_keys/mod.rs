@@ -7,7 +7,7 @@ use crate::base::error::{Context as _, Error, Result};
 use crate::base::text::quoted;
 use crate::base::{ed25519, p256};
 use crate::instance::state;
-use crate::root::{Attr, Command, Root};
+use crate::root::{Attr, Command, Root, installed, owner};
 use openssh::Pair;
 pub use openssh::{fingerprint, public_of};
 
@@ -38,6 +38,11 @@ pub fn remove_all(root: &mut Root) -> Result<()> {
     Ok(())
 }
 
+/// Whether the kernel is in FIPS mode, in which some kinds of keys must not be used.
+fn is_in_fips_mode(root: &Root) -> bool {
+    root.cmdline().value("fips") == Some("1") || root.text("/proc/sys/crypto/fips_enabled").trim() == "1"
+}
+
 /// The types of host keys to generate; None if the configuration provides host keys.
 pub fn generated_types(context: &Context) -> Option<Vec<String>> {
     if context.get("ssh_keys").is_some() {
@@ -48,7 +53,7 @@ pub fn generated_types(context: &Context) -> Option<Vec<String>> {
         Some(value) => value.texts(),
     };
     // As in cloud-init: a machine in FIPS mode must not have such a key.
-    if context.root.is_in_fips_mode() {
+    if is_in_fips_mode(context.root) {
         types.retain(|kind| kind != "ed25519");
     }
     Some(types)
@@ -121,7 +126,7 @@ pub fn finish(context: &mut Context) -> Result<()> {
 /// Whether the RSA key is wanted, missing or incomplete, and can be generated.
 pub fn is_rsa_due(context: &Context) -> bool {
     let is_whole = || context.root.exists(&path("rsa")) && !context.root.exists(&begun(context));
-    is_rsa_wanted(context) && !is_whole() && context.root.which("ssh-keygen").is_some()
+    is_rsa_wanted(context) && !is_whole() && installed::which(context.root, "ssh-keygen").is_some()
 }
 
 /// A marker while ssh-keygen makes the RSA key. It does not sync the key: if the marker still exists, a power cut may have left
@@ -181,7 +186,7 @@ fn comment(root: &Root) -> String {
 /// ssh-keysign uses it (Fedora up to 37, RHEL up to 9).
 fn private_attr(context: &Context) -> Attr {
     if context.distro.family == crate::machine::Family::Redhat
-        && let Some(gid) = context.root.group_id("ssh_keys")
+        && let Some(gid) = owner::group_id(context.root, "ssh_keys")
     {
         let group_reads = context.root.stat(KEYSIGN).is_some_and(|s| s.attr.gid == gid && s.attr.mode & 0o2000 != 0);
         return Attr { mode: if group_reads { 0o640 } else { 0o600 }, uid: 0, gid };

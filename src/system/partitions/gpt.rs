@@ -190,7 +190,7 @@ impl Gpt {
         put(&mut header, 80, &ENTRIES.to_le_bytes());
         put(&mut header, 84, &(ENTRY as u32).to_le_bytes());
         for (entry, partition) in entries.chunks_exact_mut(ENTRY).zip(partitions) {
-            let super::Kind::Guid(kind) = partition.kind else {
+            let super::PartitionKind::Guid(kind) = partition.kind else {
                 return Err(Error::new("a GPT's partition has a GUID as its type"));
             };
             put(entry, 0, &kind);
@@ -278,7 +278,7 @@ fn partition(number: u32, entry: &[u8]) -> Option<Partition> {
     let kind: [u8; 16] = array(entry, 0)?;
     let (start, last) = (array(entry, 32).map(u64::from_le_bytes)?, array(entry, 40).map(u64::from_le_bytes)?);
     let used = kind != [0; 16] && start <= last;
-    used.then(|| Partition { number, start, end: last.saturating_add(1), kind: guid::Kind::Guid(kind) })
+    used.then(|| Partition { number, start, end: last.saturating_add(1), kind: guid::PartitionKind::Guid(kind) })
 }
 
 fn random_guid() -> Result<[u8; 16]> {

@@ -42,7 +42,7 @@ pub const LINUX: u16 = 0x8300;
 
 /// A partition's type, in either kind of table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PartitionKind {
     /// The code in an MBR.
     Code(u8),
     /// The GUID in a GPT, in its byte order on the disk.
@@ -99,12 +99,12 @@ pub fn mbr(name: &str) -> Option<u8> {
     (code[0] != 0 && (code[1] == 0 || parse(name).is_some())).then_some(code[0])
 }
 
-impl Kind {
+impl PartitionKind {
     /// Whether cloud-config's `name` means this type.
     pub fn is_named(self, name: &str) -> bool {
         match self {
-            Kind::Code(found) => mbr(name) == Some(found),
-            Kind::Guid(found) => guid(name) == Some(found),
+            PartitionKind::Code(found) => mbr(name) == Some(found),
+            PartitionKind::Guid(found) => guid(name) == Some(found),
         }
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(guid("bf01").map(|g| text(&g)).as_deref(), Some("6A898CC3-1DD2-11B2-99A6-080020736631"));
         let own = "01234567-89AB-CDEF-0123-456789ABCDEF";
         assert_eq!((guid(own).map(|g| text(&g)), mbr(own)), (Some(own.to_owned()), None));
-        assert!(Kind::Guid(parse(esp).unwrap()).is_named("ef") && !Kind::Code(0x83).is_named("82"));
+        assert!(PartitionKind::Guid(parse(esp).unwrap()).is_named("ef") && !PartitionKind::Code(0x83).is_named("82"));
         for (_, guid) in TYPES {
             assert!(parse(guid).is_some(), "{guid}");
         }

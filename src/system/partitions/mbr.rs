@@ -4,7 +4,7 @@
 //! inwards: the extended partition's end, then the size in the link to its own table, then its own size, with a sync between
 //! each two. After any of them the table is valid, and the partition has its old size or the new one.
 
-use super::{Geometry, Growth, Kind, MIN_GROWTH, Partition, put};
+use super::{Geometry, Growth, MIN_GROWTH, Partition, PartitionKind, put};
 use crate::base::error::{Error, Result};
 use crate::base::uuid;
 use crate::drive::bytes::{ReadAt, array, le32, u8_at};
@@ -105,7 +105,7 @@ impl Mbr {
                     number: 5 + self.logical.len() as u32,
                     start,
                     end: start + entry.sectors,
-                    kind: Kind::Code(entry.code),
+                    kind: PartitionKind::Code(entry.code),
                 };
                 // The last two entries of such a table are rarely used, and often garbage.
                 if slot < 2 || (start >= extended.start && partition.end <= end) {
@@ -128,7 +128,7 @@ impl Mbr {
             number,
             start: e.start,
             end: e.start + e.sectors,
-            kind: Kind::Code(e.code),
+            kind: PartitionKind::Code(e.code),
         });
         primary.chain(self.logical.iter().map(|l| l.partition)).collect()
     }
@@ -146,7 +146,7 @@ impl Mbr {
         if !self.is_worth_it(old_end, end) {
             return Ok(None);
         }
-        let partition = Partition { number, start, end, kind: Kind::Code(entry.code) };
+        let partition = Partition { number, start, end, kind: PartitionKind::Code(entry.code) };
         let steps = vec![vec![self.geometry.write(0, resized(&self.table, slot, start, end - start))]];
         Ok(Some(Growth { partition, steps }))
     }
@@ -225,7 +225,7 @@ pub(super) fn create(geometry: Geometry, partitions: &[Partition]) -> Result<Ste
     let identifier: [u8; 16] = uuid::random()?;
     put(&mut table, 440, &identifier[..4]);
     for (slot, partition) in partitions.iter().enumerate() {
-        let Kind::Code(code) = partition.kind else {
+        let PartitionKind::Code(code) = partition.kind else {
             return Err(Error::new("an MBR's partition has a code as its type"));
         };
         let at = TABLE + slot * ENTRY;

@@ -14,7 +14,7 @@ use crate::base::error::{Context, Error, Result};
 use crate::drive::bytes::ReadAt;
 use crate::root::{Steps, Write};
 use gpt::Gpt;
-pub use guid::Kind;
+pub use guid::PartitionKind;
 use mbr::Mbr;
 
 /// The alignment of partitions, in bytes, as in sfdisk and sgdisk.
@@ -82,7 +82,7 @@ pub struct Partition {
     /// The first sector, and the one after the last.
     pub start: u64,
     pub end: u64,
-    pub kind: Kind,
+    pub kind: PartitionKind,
 }
 
 /// A partition table read from a disk.
@@ -94,7 +94,7 @@ pub enum Table {
 
 /// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum TableFormat {
     Gpt,
     Mbr,
 }
@@ -113,7 +113,7 @@ pub struct Growth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub sectors: Option<u64>,
-    pub kind: Kind,
+    pub kind: PartitionKind,
 }
 
 /// Reads a disk's table. None if there is none.
@@ -162,13 +162,13 @@ impl Table {
 pub fn create(
     old: Option<&Table>,
     geometry: Geometry,
-    format: Format,
+    format: TableFormat,
     wanted: &[Wanted],
     clean: bool,
 ) -> Result<(Vec<Partition>, Steps)> {
     let last = match format {
-        Format::Gpt => gpt::last_usable(geometry),
-        Format::Mbr => geometry.sectors.min(mbr::MAX_END) - 1,
+        TableFormat::Gpt => gpt::last_usable(geometry),
+        TableFormat::Mbr => geometry.sectors.min(mbr::MAX_END) - 1,
     };
     let mut partitions: Vec<Partition> = Vec::new();
     for (number, wanted) in (1..).zip(wanted) {
@@ -181,10 +181,10 @@ pub fn create(
         partitions.push(Partition { number, start, end, kind: wanted.kind });
     }
     let mut steps = match format {
-        Format::Gpt => Gpt::create(old, geometry, &partitions)?,
-        Format::Mbr => mbr::create(geometry, &partitions)?,
+        TableFormat::Gpt => Gpt::create(old, geometry, &partitions)?,
+        TableFormat::Mbr => mbr::create(geometry, &partitions)?,
     };
-    if matches!((old, format), (Some(Table::Gpt(_)), Format::Mbr)) {
+    if matches!((old, format), (Some(Table::Gpt(_)), TableFormat::Mbr)) {
         steps.push(gpt::erase(geometry));
     }
     if clean {
@@ -195,10 +195,10 @@ pub fn create(
 
 /// Zeros where earlier file systems may have superblocks: between the table and the first partition, and at
 /// the start of each partition.
-fn clean_starts(geometry: Geometry, format: Format, partitions: &[Partition]) -> Vec<Write> {
+fn clean_starts(geometry: Geometry, format: TableFormat, partitions: &[Partition]) -> Vec<Write> {
     let begin = match format {
-        Format::Gpt => gpt::first_usable(geometry),
-        Format::Mbr => 1,
+        TableFormat::Gpt => gpt::first_usable(geometry),
+        TableFormat::Mbr => 1,
     };
     let gap = (begin, partitions.first().map_or(geometry.alignment(), |p| p.start));
     let starts = partitions.iter().map(|p| (p.start, p.end.min(p.start + geometry.sectors_of(SUPERBLOCKS))));

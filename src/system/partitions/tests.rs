@@ -100,9 +100,9 @@ impl Image {
 
     /// The table as read here, without the extended partition.
     fn ours(&self) -> Vec<Row> {
-        let kind = |k: Kind| match k {
-            Kind::Code(code) => format!("{code:X}"),
-            Kind::Guid(bytes) => guid::text(&bytes),
+        let kind = |k: PartitionKind| match k {
+            PartitionKind::Code(code) => format!("{code:X}"),
+            PartitionKind::Guid(bytes) => guid::text(&bytes),
         };
         let row = |p: Partition| (p.number, p.start, p.end - p.start, kind(p.kind));
         self.table().map(|t| t.partitions().into_iter().map(row).collect()).unwrap_or_default()
@@ -336,10 +336,10 @@ fn new_tables_are_those_of_sfdisk_and_sgdisk() {
         (vec![percent(33), percent(33), None], vec!["ef", "8e", "fd"]),
         (vec![Some(1), Some(2048), Some(2049), None], vec!["83", "83", "83", "83"]),
     ] {
-        for format in [Format::Mbr, Format::Gpt] {
+        for format in [TableFormat::Mbr, TableFormat::Gpt] {
             let kind = |name: &&str| match format {
-                Format::Gpt => Kind::Guid(guid::guid(name).unwrap()),
-                Format::Mbr => Kind::Code(guid::mbr(name).unwrap()),
+                TableFormat::Gpt => PartitionKind::Guid(guid::guid(name).unwrap()),
+                TableFormat::Mbr => PartitionKind::Code(guid::mbr(name).unwrap()),
             };
             let wanted: Vec<Wanted> = parts
                 .iter()
@@ -350,7 +350,7 @@ fn new_tables_are_those_of_sfdisk_and_sgdisk() {
             let (partitions, steps) = create(None, ours.geometry, format, &wanted, false).unwrap();
             ours.write(&steps);
             let path = theirs.path.to_str().unwrap();
-            if format == Format::Mbr {
+            if format == TableFormat::Mbr {
                 let text = |s: &Option<u64>| s.map_or(String::new(), |s| s.to_string());
                 let script: Vec<String> =
                     parts.iter().zip(&types).map(|(s, t)| format!(",{},{t}\n", text(s))).collect();
@@ -378,13 +378,13 @@ fn new_tables_are_those_of_sfdisk_and_sgdisk() {
 fn new_table_replaces_old_at_one_sector() {
     let wanted = |format| {
         let kind = match format {
-            Format::Gpt => Kind::Guid(guid::parse(LINUX_GUID).unwrap()),
-            Format::Mbr => Kind::Code(0x83),
+            TableFormat::Gpt => PartitionKind::Guid(guid::parse(LINUX_GUID).unwrap()),
+            TableFormat::Mbr => PartitionKind::Code(0x83),
         };
         [Wanted { sectors: Some(32768), kind }, Wanted { sectors: None, kind }]
     };
     for script in [GPT, LOGICAL] {
-        for format in [Format::Gpt, Format::Mbr] {
+        for format in [TableFormat::Gpt, TableFormat::Mbr] {
             let Some(image) = Image::with(64 * MIB, script) else { return };
             let old = image.sfdisk();
             let (partitions, steps) =
@@ -407,8 +407,8 @@ fn cleans_old_data_only_if_asked() {
         let image = Image::new(64 * MIB);
         let file = image.file();
         [1080, MIB, 40 * MIB].iter().for_each(|at| file.write_all_at(b"old", *at).unwrap());
-        let wanted = Wanted { sectors: None, kind: Kind::Code(0x83) };
-        let (_, steps) = create(None, image.geometry, Format::Mbr, &[wanted], clean).unwrap();
+        let wanted = Wanted { sectors: None, kind: PartitionKind::Code(0x83) };
+        let (_, steps) = create(None, image.geometry, TableFormat::Mbr, &[wanted], clean).unwrap();
         image.write(&steps);
         let there = |at| file.bytes(at, 3).unwrap() == b"old";
         assert_eq!((there(1080), there(MIB), there(40 * MIB)), (!clean, !clean, true));
@@ -418,13 +418,13 @@ fn cleans_old_data_only_if_asked() {
 #[test]
 fn layouts_that_do_not_fit_are_refused() {
     let geometry = Geometry::new(64 * MIB, 512).unwrap();
-    let one = |sectors| Wanted { sectors, kind: Kind::Code(0x83) };
+    let one = |sectors| Wanted { sectors, kind: PartitionKind::Code(0x83) };
     let make = |wanted: &[Wanted], format| create(None, geometry, format, wanted, false);
     for wanted in [vec![one(Some(1 << 40))], vec![one(None), one(None)], vec![one(Some(131_000)), one(Some(100))]] {
-        assert!(make(&wanted, Format::Mbr).unwrap_err().to_string().contains("no room"));
+        assert!(make(&wanted, TableFormat::Mbr).unwrap_err().to_string().contains("no room"));
     }
-    assert!(make(&vec![one(Some(10)); 5], Format::Mbr).unwrap_err().to_string().contains("room for 4"));
-    assert!(make(&vec![one(Some(10)); 200], Format::Gpt).is_err());
+    assert!(make(&vec![one(Some(10)); 5], TableFormat::Mbr).unwrap_err().to_string().contains("room for 4"));
+    assert!(make(&vec![one(Some(10)); 200], TableFormat::Gpt).is_err());
     assert!(Geometry::new(MIB, 512).is_err() && Geometry::new(64 * MIB, 500).is_err());
 }
 
@@ -470,8 +470,8 @@ fn file_systems_and_rubbish_are_no_tables() {
 fn sectors_of_4096_bytes() {
     let size = 64 * MIB;
     let geometry = Geometry::new(size, 4096).unwrap();
-    let wanted = Wanted { sectors: Some(4096), kind: Kind::Guid(guid::parse(LINUX_GUID).unwrap()) };
-    let (partitions, steps) = create(None, geometry, Format::Gpt, &[wanted], false).unwrap();
+    let wanted = Wanted { sectors: Some(4096), kind: PartitionKind::Guid(guid::parse(LINUX_GUID).unwrap()) };
+    let (partitions, steps) = create(None, geometry, TableFormat::Gpt, &[wanted], false).unwrap();
     assert_eq!((partitions[0].start, partitions[0].end), (256, 4352));
     let image = Image::new(size);
     image.write(&steps);

@@ -21,7 +21,7 @@ fn networks() -> Vec<(String, Network)> {
     };
     let mut all: Vec<_> =
         [("v1", real::V1), ("v2", real::V2)].map(|(name, t)| read(name, &yaml::parse(name, t).expect("valid"))).into();
-    let vectors = prepivot::base::testing::vectors("network.json");
+    let vectors = prepivot::document::testing::vectors("network.json");
     let mut seen: Vec<&Value> = Vec::new();
     for case in vectors.iter().flat_map(|v| v.as_list().unwrap_or_default()) {
         let (Some(input), Some(name)) = (case.get("input"), case.get("name").and_then(Value::as_str)) else { continue };

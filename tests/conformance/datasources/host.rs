@@ -9,7 +9,7 @@ use prepivot::base::crc32::crc32;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value, json};
 use prepivot::machine::Tools;
-use prepivot::machine::tools::Answer;
+use prepivot::machine::tools::ToolAnswer;
 use prepivot::root::{Command, Output, Root, Use};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::collections::BTreeMap;
@@ -111,9 +111,9 @@ pub fn trials() -> Vec<Trial> {
 pub fn tools(case: &Case) -> Tools {
     let commands = list(case, "commands").iter().map(|command| {
         let success = command.get("rc").and_then(Value::as_int).unwrap_or(0) == 0;
-        (argv(command), Answer { success, stdout: stream(command, "stdout") })
+        (argv(command), ToolAnswer { success, stdout: stream(command, "stdout") })
     });
-    let commands: BTreeMap<Vec<String>, Answer> = commands.collect();
+    let commands: BTreeMap<Vec<String>, ToolAnswer> = commands.collect();
     Tools::new(move |words, _| {
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
         Some(commands.get(&words).cloned().unwrap_or_default())

@@ -129,7 +129,7 @@ fn read(source: &Source, case: &Case, dir: &Path, asked: &Asked) -> Result<(Opti
         let mut search = source::Search::new(&machine, &root, &case.config, Deadline::after(READING));
         search.tools = host::tools(case);
         let places = Places { sys: dir.join("sys/class/block"), dev: dir.join("dev") };
-        let mut drives = drive::Search::new(&source::labels(&case.config), places);
+        let mut drives = drive::DriveSearch::new(&source::labels(&case.config), places);
         drives.also(source.filesystems.iter().copied());
         while !drives.scan(search.deadline).map_err(|e| e.to_string())?.is_empty() {}
         search.set_drives(drives.seen());

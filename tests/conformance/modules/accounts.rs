@@ -3,7 +3,7 @@
 
 use super::Case;
 use prepivot::document::Value;
-use prepivot::root::Root;
+use prepivot::root::{Root, owner};
 use prepivot::system::password;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -246,7 +246,7 @@ pub fn compare(case: &Case, root: &Root, wrong: &mut Vec<String>) {
         let owner = path.strip_prefix("/home/").and_then(|p| p.split('/').next()).unwrap_or("root");
         let path = real_path(case, path);
         let attr = root.stat(&path).map(|s| (s.attr.uid, s.attr.gid));
-        if attr != root.user_ids(owner).map(|i| (i.uid, i.gid)) {
+        if attr != owner::user_ids(root, owner).map(|i| (i.uid, i.gid)) {
             wrong.push(format!("{path}: expected owner {owner}, found {attr:?}"));
         }
     }

@@ -8,8 +8,8 @@ use prepivot::base::testing::TempDir;
 use prepivot::document::{Map, Value};
 use prepivot::drive::devices::Places;
 use prepivot::instance::Instance;
-use prepivot::root::{Command, Output, Programs, Root};
-use prepivot::system::{Device, Outside, Request, Screen};
+use prepivot::root::{Command, Output, Programs, Root, installed};
+use prepivot::system::{Device, Outside, Screen, WebRequest};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -35,7 +35,7 @@ pub struct Machine<'a> {
     /// Text that was shown, in order.
     pub shown: RefCell<Vec<(Screen, String)>>,
     /// Requests that were sent, in order.
-    pub requests: RefCell<Vec<Request>>,
+    pub requests: RefCell<Vec<WebRequest>>,
 }
 
 impl<'a> Machine<'a> {
@@ -85,7 +85,7 @@ impl Outside for Machine<'_> {
         Some(memory.and_then(|m| u64::try_from(m).ok()).unwrap_or(MEMORY))
     }
 
-    fn http(&self, request: &Request, tries: u32) -> Result<Vec<u8>> {
+    fn http(&self, request: &WebRequest, tries: u32) -> Result<Vec<u8>> {
         for _ in 0..tries {
             self.requests.borrow_mut().push(request.clone());
             if let Some(body) = self.answer(&request.url) {
@@ -265,7 +265,10 @@ pub fn programs(case: &Case, dir: &TempDir, runs: &Rc<RefCell<Vec<Run>>>) -> Pro
         if let Some(answer) = debian::answer(&api, command) {
             return Ok(answer);
         }
-        if argv.first().is_some_and(|p| known.get(p).is_some_and(Value::is_false) && root.which(p).is_none()) {
+        if argv
+            .first()
+            .is_some_and(|p| known.get(p).is_some_and(Value::is_false) && installed::which(root, p).is_none())
+        {
             return Err(Error::new(format!("failed to run {}: No such file or directory", argv.join(" "))));
         }
         let answers: Vec<&Value> = outputs.iter().filter(|o| expected_argv(o) == argv).collect();
@@ -386,9 +389,9 @@ fn is_true(value: &Value, key: &str) -> bool {
     value.get(key).is_some_and(Value::is_true)
 }
 
-fn compare_requests(case: &Case, found: &[Request], wrong: &mut Vec<String>) {
+fn compare_requests(case: &Case, found: &[WebRequest], wrong: &mut Vec<String>) {
     let list = case.expected.get("requests").and_then(Value::as_list).unwrap_or_default();
-    let same = |(e, f): (&Value, &Request)| {
+    let same = |(e, f): (&Value, &WebRequest)| {
         let text = |key: &str| e.get(key).and_then(Value::as_str);
         let form = e
             .get("form")

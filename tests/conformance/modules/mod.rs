@@ -19,7 +19,7 @@ use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module::{self, Module};
-use prepivot::root::{Change, Kind, Root, Use};
+use prepivot::root::{Change, Kind, Root, Use, owner};
 use prepivot::system::{Context, Nothing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -451,8 +451,8 @@ impl<'a> Case<'a> {
                 wrong.push(format!("{path}, which has an owner, is missing"));
                 continue;
             };
-            let user = user.text().map(|u| root.user_ids(&u).map(|ids| ids.uid));
-            let group = group.text().map(|g| root.group_id(&g));
+            let user = user.text().map(|u| owner::user_ids(&root, &u).map(|ids| ids.uid));
+            let group = group.text().map(|g| owner::group_id(&root, &g));
             if user.is_some_and(|u| u.is_some_and(|u| u != attr.uid))
                 || group.is_some_and(|g| g.is_some_and(|g| g != attr.gid))
             {

@@ -7,7 +7,7 @@ use crate::cases::{Outcome, Vectors, trial};
 use compare::{Meaning, meaning, ours};
 use libtest_mimic::Trial;
 use prepivot::base::problem::Problems;
-use prepivot::base::testing::find_vectors;
+use prepivot::document::testing::find_vectors;
 use prepivot::document::{Value, yaml};
 use prepivot::machine::Distro;
 use prepivot::network::read::config;

@@ -1,10 +1,16 @@
-//! One function for each parser of outside bytes, and two for the whole program: none may panic, hang, or use memory without
-//! bound, and what is written must read back as the same. libFuzzer calls them (main.rs), and tests/hostile with what it found.
+//! One function for each parser of outside bytes, and some for the whole program: none may panic, hang, or use memory without bound, and
+//! what is written must read back as the same. libFuzzer calls them (main.rs), and tests/hostile with what it found.
 
+#[path = "link.rs"]
+mod link;
 #[path = "sources.rs"]
 mod sources;
+#[path = "stages.rs"]
+mod stages;
 #[path = "stored.rs"]
 mod stored;
+#[path = "trust.rs"]
+mod trust;
 
 use prepivot::base::deadline::Deadline;
 use prepivot::base::gzip;
@@ -12,15 +18,15 @@ use prepivot::base::problem::Problems;
 use prepivot::base::testing::TempDir;
 use prepivot::document::{Value, json, to_yaml, xml, yaml};
 use prepivot::drive::{self, label};
-use prepivot::link::dhcp::{Lease, packet::Message, record};
+use prepivot::link::dhcp::{Lease, packet::DhcpMessage, record};
 use prepivot::link::http::{Client, Request};
-use prepivot::link::{cmdline_net, dhcp, dns, leases, tls, url};
+use prepivot::link::{cmdline_net, dns, leases, tls, url};
 use prepivot::machine::{Cmdline, Distro};
 use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
 use prepivot::root::{Ids, Root, Use};
 use prepivot::system::accounts::{Accounts, User};
 use prepivot::system::{authorized_keys, fstab, host_keys, ini, mount_table, partitions, sshd_config, template};
-use prepivot::userdata::{Context, Fetched, Include, PartHandlers, jinja, merge, mime};
+use prepivot::userdata::{Fetched, Include, PartHandlers, Surroundings, jinja, merge, mime};
 use prepivot::{schema, stage, userdata};
 use std::cell::RefCell;
 use std::io::{BufReader, Read, Write};
@@ -58,7 +64,10 @@ pub static TARGETS: &[Target] = &[
     Target { name: "image", run: image },
     Target { name: "label", run: |data| drop(label::probe(&data)) },
     Target { name: "partitions", run: partition_table },
+    Target { name: "part-uuid", run: part_uuid },
     Target { name: "dhcp", run: dhcp_message },
+    Target { name: "dhcp-frame", run: link::frame },
+    Target { name: "netlink", run: link::kernel_messages },
     Target { name: "leases", run: lease_file },
     Target { name: "dns", run: dns_answer },
     Target { name: "http", run: http_answer },
@@ -66,6 +75,10 @@ pub static TARGETS: &[Target] = &[
     Target { name: "pem", run: certificates },
     Target { name: "ssh-key", run: ssh_key },
     Target { name: "authorized-keys", run: keys },
+    Target { name: "envelope", run: trust::envelope },
+    Target { name: "cms", run: trust::cms },
+    Target { name: "tpm", run: trust::tpm },
+    Target { name: "trust-conf", run: trust::policy },
     Target { name: "fstab", run: fstab_lines },
     Target { name: "sshd-config", run: sshd },
     Target { name: "accounts", run: accounts },
@@ -80,6 +93,8 @@ pub static TARGETS: &[Target] = &[
     Target { name: "names", run: stored::names },
     Target { name: "plan-seed", run: plan_seed },
     Target { name: "plan-tree", run: plan_tree },
+    Target { name: "provision", run: stages::provision },
+    Target { name: "stages", run: stages::later },
 ];
 
 /// The text of the input; what is not UTF-8 is replaced.
@@ -151,7 +166,7 @@ fn checked(data: &[u8]) {
 
 fn user_data(data: &[u8]) {
     let mut include = |_: &Include<'_>| Ok(Fetched::Content(b"#include http://x\nhttp://y\n".to_vec()));
-    let context = Context {
+    let context = Surroundings {
         source: "fuzz",
         vendor: false,
         disabled: &[],
@@ -206,7 +221,7 @@ fn rendered(network: &Network) {
 fn cmdline(data: &[u8]) {
     let text = text(data);
     let cmdline = Cmdline::new(&text);
-    cmdline_net::Plan::parse(&cmdline);
+    cmdline_net::LinkPlan::parse(&cmdline);
     userdata::from_cmdline(&text, &Problems::new());
     if let Some(value) = cmdline.value("network-config") {
         let _ = input::from_cmdline(value);
@@ -251,10 +266,10 @@ fn image(data: &[u8]) {
     });
 }
 
-/// The sectors that hold something: the number of each, then its bytes.
-fn partition_table(data: &[u8]) {
+/// A disk of 4 MB and the size of its sectors: which size, then those that hold something: the number of each, then its bytes.
+fn disk(data: &[u8]) -> Option<(Vec<u8>, usize)> {
     const SIZE: usize = 4 << 20;
-    let Some((sector, rest)) = data.split_first() else { return };
+    let (sector, rest) = data.split_first()?;
     let sector = if sector % 2 == 0 { 512 } else { 4096 };
     let mut disk = vec![0; SIZE];
     for chunk in rest.chunks(2 + sector) {
@@ -262,16 +277,30 @@ fn partition_table(data: &[u8]) {
         let at = usize::from(u16::from_le_bytes(*at)) * sector % SIZE;
         disk[at..at + bytes.len()].copy_from_slice(bytes);
     }
-    let geometry = partitions::Geometry::new(SIZE as u64, sector as u64).expect("a geometry");
+    Some((disk, sector))
+}
+
+fn partition_table(data: &[u8]) {
+    let Some((disk, sector)) = disk(data) else { return };
+    let geometry = partitions::Geometry::new(disk.len() as u64, sector as u64).expect("a geometry");
     let Ok(Some(table)) = partitions::read(&disk.as_slice(), geometry) else { return };
     for partition in table.partitions() {
         let _ = table.grow(partition.number);
     }
 }
 
+/// A disk whose partitions are looked for by their PARTUUIDs, as kernels before 6.7 need it.
+fn part_uuid(data: &[u8]) {
+    let Some((disk, _)) = disk(data) else { return };
+    for number in [0, 1, 128, u32::MAX] {
+        for wanted in ["01020304-01", "00010203-0405-0607-0809-0a0b0c0d0e0f"] {
+            drive::partition::has_uuid(&disk.as_slice(), number, wanted);
+        }
+    }
+}
+
 fn dhcp_message(data: &[u8]) {
-    dhcp::frame::payload([2, 0, 0, 0, 0, 1], data);
-    let Some(message) = Message::parse(data) else { return };
+    let Some(message) = DhcpMessage::parse(data) else { return };
     message.to_bytes();
     let Some(lease) = Lease::from_ack("eth0", &message) else { return };
     let again = record::from_json(record::to_json(&lease).as_bytes());

@@ -11,10 +11,14 @@ use crate::base::manual;
 use crate::machine::Family;
 use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
 use stanza::Stanza;
+use std::collections::{BTreeSet, HashMap};
 
 /// What stanzas may have (interfaces(5), ifenslave's and bridge-utils' own pages): the options of ifupdown itself, and the parameters of
 /// bonds and bridges.
 const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
+
+/// The most name servers and domains in all static stanzas of a device and family together.
+const MAX_SERVERS: usize = 1_000;
 
 const INTERFACES: &str = "/etc/network/interfaces";
 const DEBIAN: &str = "/etc/network/interfaces.d/50-cloud-init";
@@ -77,21 +81,41 @@ fn loopback(network: &Network) -> Stanza {
 
 /// Devices, each after its members and links, because ifup brings them up in the file's order.
 fn in_order(network: &Network) -> Vec<&Interface> {
-    let mut out: Vec<&Interface> = Vec::new();
-    let mut rest: Vec<&Interface> = network.interfaces.iter().collect();
-    while !rest.is_empty() {
-        let waits = |i: &Interface| {
-            let link = if let DeviceType::Vlan { link, .. } = &i.device_type { Some(link) } else { None };
-            i.members().iter().chain(link).any(|part| rest.iter().any(|r| r.name == *part))
-        };
-        let (later, now): (Vec<_>, Vec<_>) = rest.iter().copied().partition(|i| waits(i));
-        let is_circle = now.is_empty();
-        out.extend(now);
-        rest = later;
-        if is_circle {
-            out.append(&mut rest);
+    // By name: how many devices have it and are not out yet, and the places of those that wait for them.
+    let mut left: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
+    for interface in &network.interfaces {
+        left.entry(&interface.name).or_default().0 += 1;
+    }
+    let mut awaited = vec![0usize; network.interfaces.len()];
+    for (place, (interface, awaited)) in network.interfaces.iter().zip(&mut awaited).enumerate() {
+        let link = if let DeviceType::Vlan { link, .. } = &interface.device_type { Some(link) } else { None };
+        for part in interface.members().iter().chain(link) {
+            if let Some((_, waiting)) = left.get_mut(part.as_str()) {
+                waiting.push(place);
+                *awaited += 1;
+            }
         }
     }
+    let mut out: Vec<&Interface> = Vec::new();
+    let mut now: BTreeSet<usize> = (0..awaited.len()).filter(|place| awaited.get(*place) == Some(&0)).collect();
+    let mut rest: BTreeSet<usize> = (0..awaited.len()).collect();
+    while !now.is_empty() {
+        for place in std::mem::take(&mut now) {
+            rest.remove(&place);
+            let Some(interface) = network.interfaces.get(place) else { continue };
+            out.push(interface);
+            let Some((count, waiting)) = left.get_mut(interface.name.as_str()) else { continue };
+            *count -= 1;
+            for user in waiting.iter().filter(|_| *count == 0) {
+                if let Some(awaited) = awaited.get_mut(*user) {
+                    *awaited -= 1;
+                    now.extend((*awaited == 0).then_some(user));
+                }
+            }
+        }
+    }
+    // Those that wait for each other.
+    out.extend(rest.into_iter().filter_map(|place| network.interfaces.get(place)));
     out
 }
 
@@ -153,7 +177,7 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
             stanza.add("address", address);
             stanza.address = Some(address.clone());
             stanza.maybe("broadcast", subnet.broadcast.as_ref());
-            stanza.maybe("gateway", subnet.gateway.as_ref());
+            stanza.maybe("gateway", subnet.gateway.as_ref().filter(|gateway| gateway.is_v6() == v6));
             stanza.maybe("pointopoint", subnet.pointopoint.as_ref());
             stanza.maybe("scope", subnet.scope.as_ref());
         }
@@ -167,7 +191,9 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
     }
     stanza.maybe("mtu", subnet.mtu.filter(|_| v6 || interface.mtu.is_none()));
-    subnet.routes.iter().for_each(|r| route::add(&mut stanza, interface, r, target, unsupported));
+    // ifupdown leaves an interface down whose gateway is of another family than its address.
+    let gateway = interface.gateway_route(subnet).filter(|route| method == "static" && route.to.is_v6() != v6);
+    gateway.iter().chain(&subnet.routes).for_each(|r| route::add(&mut stanza, interface, r, target, unsupported));
     Some(stanza)
 }
 
@@ -183,6 +209,10 @@ fn name_servers(interface: &Interface, stanzas: &mut [Stanza]) {
         let mut found: Vec<usize> = (0..stanzas.len())
             .filter(|n| stanzas.get(*n).is_some_and(|s| s.v6 == v6 && s.method == "static"))
             .collect();
+        // Each stanza's servers replace those of the one before at resolvconf, so that all have them. Any of them is enough.
+        if found.len().saturating_mul(servers.len() + dns.search.len()) > MAX_SERVERS {
+            found.truncate(1);
+        }
         if found.is_empty() {
             found.push(stanzas.iter().position(|s| s.v6 == v6).unwrap_or(0));
         }
@@ -263,6 +293,18 @@ mod tests {
     }
 
     #[test]
+    fn one_of_many_stanzas_has_the_name_servers() {
+        let with_servers = |count: usize| {
+            let subnet = |n| format!("{{type: static, address: 10.0.0.{n}/32, dns_nameservers: [10.1.0.{n}]}}");
+            let subnets: Vec<String> = (1..=count).map(subnet).collect();
+            let text =
+                body(&format!("version: 1\nconfig: [{{type: physical, name: e, subnets: [{}]}}]", subnets.join(", ")));
+            text.lines().filter(|line| line.trim_start().starts_with("dns-nameservers ")).count()
+        };
+        assert_eq!([2, 30, 40].map(with_servers), [2, 30, 1]);
+    }
+
+    #[test]
     fn adds_a_route_with_its_gateways_address() {
         let stanza_of = |keys: &str, via: &str| {
             let body =
@@ -276,6 +318,16 @@ mod tests {
         let lease = "dhcp4: true, addresses: [10.1.0.2/24, '2001:db8::2/64']";
         assert_eq!([stanza_of(lease, "10.1.0.1"), stanza_of(lease, "10.2.0.1")], [2, 1]);
         assert_eq!(stanza_of("addresses: ['2001:db8::2/64', '2001:db8::3/64']", "10.2.0.1"), 1);
+    }
+
+    #[test]
+    fn a_gateway_of_another_family_is_a_route() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/24, gateway: 'fe80::1'}]}]";
+        let body = body(text);
+        assert!(
+            !body.contains("gateway") && body.contains("post-up ip -family inet6 route add default via fe80::1"),
+            "{body}"
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
 use crate::network::mac::{is_mac, plain_mac};
-use crate::network::model::is_valid_name;
+use crate::network::model::{is_tunnel_by_v6, is_valid_name};
+use crate::network::parameters;
 use crate::network::render::grammar::{self, Grammar, is_cidr, is_wireguard_key};
 use crate::network::render::renderer::Unsupported;
 use std::collections::{BTreeSet, HashSet};
@@ -133,10 +134,11 @@ impl References {
     }
 
     fn settle(self, network: &mut Map, unsupported: &mut Unsupported) {
-        let (mut of_masters, mut of_vrfs) = (HashSet::new(), HashSet::new());
+        // A device has one master, which may also be a VRF.
+        let mut taken = HashSet::new();
         for section in ["bonds", "bridges"] {
             each_device(network, section, |id, path, device| {
-                let ports = self.ports(id, path, device, &mut of_masters, unsupported);
+                let ports = self.ports(id, path, device, &mut taken, unsupported);
                 if let Some(Value::Map(parameters)) = device.get_mut("parameters") {
                     let path = format!("{path}.parameters");
                     check_ports(parameters, &ports, &path, unsupported);
@@ -144,7 +146,7 @@ impl References {
             });
         }
         each_device(network, "vrfs", |id, path, device| {
-            self.ports(id, path, device, &mut of_vrfs, unsupported);
+            self.ports(id, path, device, &mut taken, unsupported);
             check_tables(device, path, unsupported);
         });
         let mut without = Vec::new();
@@ -253,7 +255,6 @@ fn is_tunnel_key(value: &Value) -> bool {
 /// Whether a tunnel has the keys that its mode requires (netplan's validation.c, `validate_tunnel_grammar`). Peers with an invalid
 /// key are removed.
 fn is_tunnel(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> bool {
-    const V6: &[&str] = &["ip6gre", "ip6gretap", "ip6ip6", "ipip6", "vti6"];
     let Some(mode) = device.get("mode").and_then(Value::text) else { return false };
     let [local, remote] =
         ["local", "remote"].map(|key| device.get(key).and_then(Value::text).and_then(|text| Ip::parse(&text)));
@@ -277,7 +278,7 @@ fn is_tunnel(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> boo
             let given = [device.get("key"), device.get("keys")].into_iter().flatten().next();
             has_peers && given.is_some_and(|key| is_key_or_file(key.get("private").unwrap_or(key)))
         }
-        mode => [local, remote].iter().all(|end| end.as_ref().is_some_and(|ip| ip.is_v6() == V6.contains(&mode))),
+        mode => [local, remote].iter().all(|end| end.as_ref().is_some_and(|ip| ip.is_v6() == is_tunnel_by_v6(mode))),
     }
 }
 
@@ -345,6 +346,9 @@ fn is_device(device: &mut Value, section: &str, path: &str, unsupported: &mut Un
         }
         _ => return false,
     };
+    if section == "bonds" {
+        use_words(map);
+    }
     let tables = [section, "device", "physical"];
     let own = if matches!(section, "ethernets" | "wifis" | "modems") { 3 } else { 2 };
     if !filter_map(map, tables.get(..own).unwrap_or_default(), path, unsupported) {
@@ -356,6 +360,19 @@ fn is_device(device: &mut Value, section: &str, path: &str, unsupported: &mut Un
     }
     // netplan takes no Wi-Fi device without a network.
     !map.get("access-points").and_then(Value::as_map).is_some_and(Map::is_empty)
+}
+
+/// The parameters of a bond as words where they are the numbers of words, which networkd does not take.
+fn use_words(bond: &mut Map) {
+    let Some(Value::Map(given)) = bond.get_mut("parameters") else { return };
+    for key in keys(given) {
+        let Some(known) = parameters::BOND.iter().find(|p| p.netplan.contains(&key.as_str())) else { continue };
+        let Some(text) = given.get(&key).and_then(Value::text) else { continue };
+        let word = parameters::bond_word(known.name, &text);
+        if word != text {
+            given.insert(key, word);
+        }
+    }
 }
 
 /// Removes the keys that no table has, and those with a value that does not fit. False if a vital one is wrong.
@@ -402,7 +419,7 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
         for name in keys(map) {
             let path = format!("{path}.{name}");
             // An access point without keys is an open network.
-            let is_kept = |v: &mut Value| v.is_null() || fits(v, of, &path, unsupported);
+            let is_kept = |v: &mut Value| (v.is_null() && of.starts_with('@')) || fits(v, of, &path, unsupported);
             if !map.get_mut(&name).is_some_and(is_kept) {
                 map.remove(&name);
                 unsupported.path(&path);
@@ -532,6 +549,18 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_what_networkd_takes() {
+        let text = "version: 2\nethernets: {e: {}, e2: {}}\nbonds: {b: {interfaces: [e], parameters: {mode: 4, lacp-rate: 1, ad-select: odd, \
+                    mii-monitor-interval: 1s, up-delay: '[]', transmit-hash-policy: 1}}}\n\
+                    bridges: {r: {interfaces: [e2], parameters: {forward-delay: odd, max-age: 20, path-cost: {e2: ~}}}}\n";
+        let kept = "version: 2\nethernets: {e: {}, e2: {}}\nbonds: {b: {interfaces: [e], parameters: {mode: 802.3ad, lacp-rate: fast, \
+                    mii-monitor-interval: 1s, transmit-hash-policy: layer3+4}}}\nbridges: {r: {interfaces: [e2], parameters: {max-age: 20, path-cost: {}}}}\n";
+        let (text, warnings) = filtered(text);
+        assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
+        assert_eq!(warnings.len(), 4, "{warnings:?}");
+    }
+
+    #[test]
     fn leaves_out_devices_that_would_be_others() {
         let text = "version: 2\nroutes: []\nethernets: {a: {match: {macaddress: no-address}}, b: 7, c: ~}\n\
                     vlans: {v: {id: 4095, link: c}, w: {id: 5, link: c}}\ntunnels: {t: {mode: odd}}\n\
@@ -547,16 +576,16 @@ mod tests {
     fn defines_devices_that_others_refer_to() {
         let text = "version: 2\nbonds: {b: {interfaces: [x, y, b, 'a b'], parameters: {mode: odd, primary: y}}}\n\
                     bridges: {r: {interfaces: [y, b], parameters: {path-cost: {y: 1, b: 2}}}}\nvlans: {v: {id: 1, link: z}, w: {id: 2, link: ü}}\n\
-                    vrfs: {f: {table: 9, interfaces: [x], routes: [{to: 10.0.0.0/8, via: 10.0.0.1, table: 8}]}}\n\
+                    vrfs: {f: {table: 9, interfaces: [x, q], routes: [{to: 10.0.0.0/8, via: 10.0.0.1, table: 8}]}}\n\
                     tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3, key: 5}, g: {mode: gre, local: 10.0.0.2, remote: 10.0.0.3, key: odd}}\n";
         let kept = "version: 2\n\
                     tunnels: {t: {mode: ipip, local: 10.0.0.2, remote: 10.0.0.3}, g: {mode: gre, local: 10.0.0.2, remote: 10.0.0.3}}\n\
-                    ethernets: {x: {}, y: {}, z: {}}\nbonds: {b: {interfaces: [x, y], parameters: {primary: y}}}\n\
+                    ethernets: {q: {}, x: {}, y: {}, z: {}}\nbonds: {b: {interfaces: [x, y], parameters: {primary: y}}}\n\
                     bridges: {r: {interfaces: [b], parameters: {path-cost: {b: 2}}}}\nvlans: {v: {id: 1, link: z}}\n\
-                    vrfs: {f: {table: 9, interfaces: [x]}}\n";
+                    vrfs: {f: {table: 9, interfaces: [q]}}\n";
         let (text, warnings) = filtered(text);
         assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
-        assert_eq!(warnings.len(), 9, "{warnings:?}");
+        assert_eq!(warnings.len(), 10, "{warnings:?}");
     }
 
     #[test]

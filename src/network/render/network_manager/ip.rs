@@ -2,7 +2,7 @@
 
 use super::keyfile::{escape, list};
 use crate::document::Value;
-use crate::network::address::{Cidr, is_v6};
+use crate::network::address::{Cidr, Ip, is_v6};
 use crate::network::model::{DeviceType, Interface, Method, Network, Route, Rule, Subnet};
 use crate::network::render::ini::Section;
 use crate::network::render::iproute;
@@ -16,6 +16,8 @@ const RULE_PRIORITY: u32 = 32765;
 struct FamilyConfig<'a> {
     v6: bool,
     subnets: Vec<&'a Subnet>,
+    /// The subnets by whose gateway, which can be of the other family than they are, this family is routed.
+    routed: Vec<&'a Subnet>,
     addresses: Vec<&'a Subnet>,
     routes: Vec<&'a Route>,
     rules: Vec<&'a Rule>,
@@ -29,6 +31,11 @@ impl<'a> FamilyConfig<'a> {
         FamilyConfig {
             v6,
             subnets: interface.subnets.iter().filter(|s| s.is_v6() == v6).collect(),
+            routed: interface
+                .subnets
+                .iter()
+                .filter(|s| s.gateway.as_ref().map_or(s.is_v6(), Ip::is_v6) == v6)
+                .collect(),
             addresses: interface.subnets.iter().filter(|s| family(&s.address) == Some(v6)).collect(),
             routes: interface.all_routes().filter(|r| r.to.is_v6() == v6).collect(),
             rules: interface
@@ -54,6 +61,10 @@ impl<'a> FamilyConfig<'a> {
         if matches!(interface.device_type, DeviceType::Vrf { .. }) { "link-local" } else { "auto" }
     }
 
+    fn has_routes(&self) -> bool {
+        !self.routes.is_empty() || self.routed.iter().any(|s| s.gateway.is_some())
+    }
+
     fn usual_method(&self, interface: &Interface) -> Option<&'static str> {
         let link_local = |family: &str| interface.link_local.as_ref().map(|l| l.iter().any(|f| f == family));
         let is_automatic = self.subnets.iter().any(|s| !matches!(s.method, Method::Static | Method::Loopback));
@@ -65,7 +76,7 @@ impl<'a> FamilyConfig<'a> {
                 _ if with_address => Some("manual"),
                 _ if link_local("ipv4") == Some(true) => Some("link-local"),
                 _ if without_subnets || interface.denies_dhcp4 || is_only_v6(interface) => Some("disabled"),
-                _ if !self.routes.is_empty() || !self.rules.is_empty() || !self.servers.is_empty() => {
+                _ if self.has_routes() || !self.rules.is_empty() || !self.servers.is_empty() => {
                     Some(Self::without_addresses(interface))
                 }
                 _ => None,
@@ -80,7 +91,7 @@ impl<'a> FamilyConfig<'a> {
             None if is_automatic => Some("auto"),
             None if with_address => Some("manual"),
             None if without_subnets || link_local("ipv6") == Some(false) => Some("disabled"),
-            None if !self.routes.is_empty() || !self.rules.is_empty() || !self.servers.is_empty() => {
+            None if self.has_routes() || !self.rules.is_empty() || !self.servers.is_empty() => {
                 Some(Self::without_addresses(interface))
             }
             None => None,
@@ -140,7 +151,7 @@ pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: 
         unsupported.keys(
             interface,
             [
-                ("routes", !family.routes.is_empty()),
+                ("routes", family.has_routes()),
                 ("routing-policy", !family.rules.is_empty()),
                 ("nameservers", !family.servers.is_empty()),
             ],
@@ -204,18 +215,18 @@ fn routes(section: &mut Section, interface: &Interface, family: &FamilyConfig, u
     let has_lease = family.subnets.iter().any(|s| lease_method(s.method, family.v6));
     let mut metric = None;
     let mut has_gateway = false;
-    for (i, subnet) in family.subnets.iter().enumerate() {
+    for (i, subnet) in family.routed.iter().enumerate() {
         // The kernel has one default route for each metric; the last one is used.
         let replaces = |later: &&Subnet| later.gateway.is_some() && later.metric == subnet.metric;
         match &subnet.gateway {
-            Some(_) if family.subnets.iter().skip(i + 1).any(replaces) => {}
+            Some(_) if family.routed.iter().skip(i + 1).any(replaces) => {}
             Some(_) if has_lease && of_lease.is_some() && of_lease != subnet.metric => {
                 // The kernel's own if none is given (ip-route(8)).
                 let own = subnet.metric.unwrap_or(if family.v6 { 1024 } else { 0 });
                 lines.extend(interface.gateway_route(subnet).map(|route| Route { metric: Some(own), ..route }));
             }
             // NetworkManager ignores a gateway without an address (nm-setting-ip-config.c, `verify`).
-            Some(gateway) if !has_gateway && gateway.is_v6() == family.v6 && !family.addresses.is_empty() => {
+            Some(gateway) if !has_gateway && !family.addresses.is_empty() => {
                 has_gateway = true;
                 section.add("gateway", gateway);
                 metric = metric.or(subnet.metric);
@@ -372,6 +383,13 @@ mod tests {
 
     fn v2(device: &str) -> [String; 2] {
         sections(&format!("version: 2\nethernets: {{e: {device}}}"))
+    }
+
+    #[test]
+    fn a_gateway_is_in_the_section_of_its_family() {
+        let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/8, gateway: 'fe80::1'}]}]";
+        let [four, six] = sections(text);
+        assert!(!four.contains("fe80") && six.contains("route1=::/0,fe80::1\n"), "{four}{six}");
     }
 
     #[test]

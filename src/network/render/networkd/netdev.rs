@@ -1,7 +1,9 @@
 //! The sections of a .netdev file (systemd.netdev(5)): devices that networkd creates.
 
 use crate::document::{Map, Value};
-use crate::network::model::{DeviceType, Interface, Network};
+use crate::network::address::Ip;
+use crate::network::mac::plain_mac;
+use crate::network::model::{DeviceType, Interface, Network, is_tunnel_by_v6};
 use crate::network::parameters::{self, Parameter, ValueType};
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
@@ -33,7 +35,7 @@ pub fn sections(interface: &Interface, unsupported: &mut Unsupported) -> Option<
     };
     let mut device = section("NetDev", &[("Name", interface.name.clone()), ("Kind", kind.into())]);
     device.maybe("MTUBytes", interface.mtu);
-    device.maybe("MACAddress", interface.mac.as_ref().map(|m| m.to_ascii_lowercase()));
+    device.maybe("MACAddress", interface.mac.as_deref().map(plain_mac));
     Some(([vec![device], own].concat(), secret))
 }
 
@@ -160,6 +162,14 @@ fn tunnel(interface: &Interface, keys: &Map, unsupported: &mut Unsupported) -> O
         "wireguard" => ("WireGuard", WIREGUARD_KEYS),
         _ => ("Tunnel", TUNNEL_KEYS),
     };
+    let is_wrong = |key: &&&str| {
+        let end = keys.get(key).and_then(Value::text).and_then(|text| Ip::parse(&text));
+        name == "Tunnel" && end.is_some_and(|end| end.is_v6() != is_tunnel_by_v6(mode))
+    };
+    if let Some(key) = ["local", "remote"].iter().find(is_wrong) {
+        unsupported.key(interface, key);
+        return None;
+    }
     let mut main = Section::new(name);
     let flat = flattened(keys, *kind == "wireguard");
     for (key, value) in flat.iter().filter(|(k, _)| !matches!(*k, "mode" | "link" | "peers")) {
@@ -248,6 +258,18 @@ mod tests {
             let line = format!("\nPeer={expected}\n");
             assert!(files.iter().any(|f| f.content.contains(&line)), "{line}");
         }
+    }
+
+    #[test]
+    fn a_tunnel_has_ends_of_its_family() {
+        let made = |keys: &str| {
+            let files = files(&RENDERER, &format!("version: 2\ntunnels: {{t: {{{keys}}}}}"), "debian");
+            files.iter().any(|f| f.path.ends_with("init-t.netdev"))
+        };
+        assert!(
+            made("mode: gre, local: 10.0.0.2, remote: 10.0.0.3") && made("mode: ip6gre, local: '::2', remote: '::3'")
+        );
+        assert!(!made("mode: gre, local: 10.0.0.2, remote: '::3'") && !made("mode: vti6, remote: 10.0.0.3"));
     }
 
     #[test]

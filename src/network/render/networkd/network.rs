@@ -3,7 +3,7 @@
 use super::netdev;
 use crate::document::Value;
 use crate::network::address::Cidr;
-use crate::network::mac::is_mac;
+use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::{DeviceType, DhcpOverrides, Dns, Interface, Method, Network, Route, Rule, Subnet};
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
@@ -13,7 +13,7 @@ use crate::network::render::udev;
 pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsupported) -> Vec<Section> {
     let mut link = Section::new("Link");
     link.maybe("MTUBytes", interface.link_mtu());
-    link.maybe("MACAddress", interface.mac.as_ref().map(|m| m.to_ascii_lowercase()));
+    link.maybe("MACAddress", interface.mac.as_deref().map(plain_mac));
     if interface.optional == Some(true) {
         link.add("RequiredForOnline", "no");
     }
@@ -203,7 +203,9 @@ fn route(interface: &Interface, route: &Route, unsupported: &mut Unsupported) ->
     section.maybe("Metric", route.metric);
     section.maybe("MTUBytes", route.mtu);
     section.maybe("Table", route.table);
-    section.maybe("Scope", route.scope.as_ref());
+    // The kernel has no scope of IPv6's routes.
+    unsupported.keys(interface, [("routes.scope", route.scope.is_some() && route.to.is_v6())]);
+    section.maybe("Scope", route.scope.as_ref().filter(|_| !route.to.is_v6()));
     section.maybe("Type", route.route_type.as_ref());
     section.yes_no("GatewayOnLink", route.on_link);
     for (key, value) in route.extra.iter() {

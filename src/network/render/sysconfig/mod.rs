@@ -186,6 +186,20 @@ mod tests {
     }
 
     #[test]
+    fn reports_port_parameters_without_a_port() {
+        for text in [
+            "version: 1\nconfig: [{type: bridge, name: b, bridge_interfaces: [], params: {bridge_portprio: 4}}]",
+            "version: 2\nbridges: {b: {parameters: {port-priority: [4]}}}",
+        ] {
+            let report = crate::base::problem::Problems::new();
+            let input = crate::network::input::Input::config(crate::document::yaml::parse("t", text).unwrap());
+            input.read("t", &crate::network::mac::Macs::default(), &report).unwrap();
+            let texts = report.texts(crate::base::problem::Severity::Warning);
+            assert!(texts.len() == 1 && texts[0].contains("each port with its value"), "{texts:?}");
+        }
+    }
+
+    #[test]
     fn each_ipv6_method() {
         let rhel = |kind: &str| subnet(&format!("{{type: {kind}}}"), "rhel");
         let body = |more: &str, after: &str| {
@@ -365,6 +379,15 @@ mod tests {
             file(text, "sles", "ifroute-e"),
             "10.1.0.0/16 - - e metric 3 table 7 blackhole\n2001:db8::/32 - - e prohibit\n"
         );
+    }
+
+    #[test]
+    fn addresses_of_devices_have_colons() {
+        let text = "version: 2\nethernets: {e: {macaddress: 52-54-00-00-00-0A}}";
+        for (distro, line) in [("rhel", "MACADDR=52:54:00:00:00:0a\n"), ("sles", "LLADDR=52:54:00:00:00:0a\n")] {
+            let file = file(text, distro, "ifcfg-e");
+            assert!(file.contains(line), "{file}");
+        }
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     v.yes_no("ONBOOT", Some(is_started(interface) && !is_idle));
     v.yes_no("USERCTL", Some(false));
     v.maybe("HWADDR", interface.matching.mac.as_ref().filter(|_| interface.is_physical()));
-    v.maybe("MACADDR", interface.mac.as_ref());
+    // The scripts hand it to `ip link set`, which takes colons only.
+    v.maybe("MACADDR", interface.mac.as_ref().map(|mac| mac.replace('-', ":")));
     v.maybe("MTU", interface.link_mtu());
     device(network, interface, &mut v, unsupported);
     addresses(interface, &mut v);

@@ -33,8 +33,9 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     v.maybe("MTU", interface.link_mtu());
     let own = interface.matching.mac.as_ref().filter(|_| interface.is_physical());
     let address = interface.mac.as_ref().or(own);
-    // wicked takes six bytes only: none for InfiniBand.
-    v.maybe("LLADDR", address.filter(|_| interface.device_type != DeviceType::Infiniband));
+    // wicked takes six bytes with colons only, and refuses the whole file for another: none for InfiniBand.
+    let address = address.filter(|_| interface.device_type != DeviceType::Infiniband);
+    v.maybe("LLADDR", address.map(|mac| mac.replace('-', ":")));
     if interface.wake_on_lan == Some(true) {
         v.add("ETHTOOL_OPTIONS", "wol g");
     }

@@ -1,0 +1,97 @@
+//! What the README says of costs and sizes: tests/bench/figures, and the limits of the sizes in tests/run and tests/minimal/run.
+
+use crate::generated::table;
+use crate::pages;
+
+/// A row of the table of boots: its label, the series and the boot in tests/bench/figures.
+type Row = (&'static str, &'static str);
+
+/// Boots without prepivot, each with the boots that are compared with it.
+const BOOTS: [(Row, &[Row]); 2] = [
+    (
+        ("first boot, without prepivot", "dracut-systemd control"),
+        &[
+            ("prepivot, from a drive", "dracut-systemd first"),
+            ("prepivot, from a drive: users, keys and files alone", "plain first"),
+            ("prepivot, from the service", "service first"),
+            ("prepivot as /init, from a drive", "init first"),
+            ("Debian's cloud-init, from a drive", "cloud-init first"),
+            ("Debian's cloud-init, from the service", "cloud-init-service first"),
+        ],
+    ),
+    (
+        ("later boots, without prepivot", "dracut-systemd provisioned-control"),
+        &[
+            ("prepivot, second and later boots", "dracut-systemd second"),
+            ("prepivot as /init, second boot", "init second"),
+            ("Debian's cloud-init, second boot", "cloud-init second"),
+        ],
+    ),
+];
+
+/// The numbers of a line of tests/bench/figures.
+fn figures<const N: usize>(name: &str) -> [f64; N] {
+    let text = pages::text("tests/bench/figures");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let line = line.unwrap_or_else(|| panic!("tests/bench/figures has no {name}"));
+    let numbers: Vec<f64> = line.split(' ').map(|n| n.parse().unwrap_or_else(|e| panic!("{name}: {n}: {e}"))).collect();
+    numbers.try_into().unwrap_or_else(|_| panic!("{name}: {line}: not {N} numbers"))
+}
+
+pub fn boots() -> String {
+    let cells = |label: &str, numbers: &[f64]| {
+        std::iter::once(label.to_owned()).chain(numbers.iter().map(|n| format!("{n:.2}"))).collect::<Vec<_>>()
+    };
+    let mut rows = Vec::new();
+    for ((label, control), compared) in BOOTS {
+        let control: [f64; 3] = figures(control);
+        rows.push([cells(label, &control), vec![String::new(); 3]].concat());
+        for (label, boot) in compared {
+            let times: [f64; 3] = figures(boot);
+            let more = std::array::from_fn::<f64, 3, _>(|at| times[at] - control[at]);
+            rows.push(cells(label, &[times, more].concat()));
+        }
+    }
+    table(&["", "CPU", "up", "done", "CPU, more", "up, more", "done, more"], rows)
+}
+
+pub fn others() -> String {
+    let ([first, first_cpu], [later, later_cpu]) = (figures("apply first"), figures("apply second"));
+    let [memory] = figures("apply memory");
+    let [plain_cpu, plain_up] = figures("plain third-more");
+    let ([ours], [theirs]) = (figures("service requests"), figures("cloud-init-service requests"));
+    let [grown] = figures("partition cpu");
+    let rows = [
+        ("`apply`, first boot from a drive, host keys included", format!("{first:.2} s, {first_cpu:.2} s of it CPU")),
+        ("`apply`, later boots", format!("{later:.2} s, {later_cpu:.2} s of it CPU")),
+        ("third boot with users, keys and files alone, more", format!("CPU {plain_cpu:.2} s, up {plain_up:.2} s")),
+        ("growpart and resizefs with nothing to grow", format!("CPU {grown:.2} s")),
+        ("requests to the service", format!("{ours} (cloud-init: {theirs})")),
+        ("peak memory, the program itself included", format!("{memory:.1} MB")),
+    ];
+    table(&["what", "cost"], rows.map(|(what, cost)| vec![what.to_owned(), cost]))
+}
+
+/// A limit in a script of the tests, in MB.
+fn limit(script: &str, name: &str) -> f64 {
+    let text = pages::text(script);
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    value.and_then(|v| v.parse::<f64>().ok()).unwrap_or_else(|| panic!("{script}: no {name}")) / 1e6
+}
+
+pub fn sizes() -> String {
+    let whole = ["largest", "by_zstd", "by_gzip"].map(|name| format!("{:.2} MB", limit("tests/run", name)));
+    let minimal = format!("{:.2} MB", limit("tests/minimal/run", "largest"));
+    let rows = [
+        [vec!["whole".to_owned()], whole.to_vec()].concat(),
+        vec!["`--minimal`".to_owned(), minimal, String::new(), String::new()],
+    ];
+    table(&["program", "at most", "by zstd", "by gzip"], rows)
+}
+
+#[test]
+fn the_builds_table_has_the_limit() {
+    let page = pages::page("initramfs/man/prepivot.8.md");
+    let ways = pages::table(page.section("### The static build"));
+    assert_eq!(ways[0][2], format!("{:.1} MB", limit("tests/run", "largest")));
+}
