@@ -9,8 +9,8 @@ use crate::document::Value;
 use crate::instance::Instance;
 use crate::link::closing::{self, Layers};
 use crate::machine::Drivers;
-use crate::root::Root;
 use crate::root::run_dir::{self, Closed, Record};
+use crate::root::{Root, owner};
 use crate::source::{closed, named};
 use crate::system::service::has_systemd;
 
@@ -96,7 +96,7 @@ fn close(root: &mut Root, boot: &mut Boot, asked: &Asked, instance: Option<&Inst
     }
     let mut users = Vec::new();
     for name in &asked.users {
-        match root.user_ids(name) {
+        match owner::user_ids(root, name) {
             Some(ids) => users.push(ids.uid),
             None => boot.report.warn(format_args!("{KEY}.users: an entry is no user: it is ignored")),
         }

@@ -9,8 +9,8 @@ use super::refresh::Answer;
 use super::rerun::Before;
 use super::web::Includes;
 use super::{
-    LOG_GROUP, append_log, append_to_log, close, commit, config, feedback, local as local_stage, outside, part_handlers,
-    password, provision, recover, recover_locked, refresh, reporting, rescue,
+    LOG_GROUP, append_log, append_to_log, close, commit, config, feedback, local as local_stage, outside,
+    part_handlers, password, provision, recover, recover_locked, refresh, reporting, rescue,
 };
 use crate::base::error::{Context, Result};
 use crate::base::event::Event;
