@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_in_the_section_of_its_family() {
+    fn gateway_is_in_the_section_of_its_family() {
         let text = "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.2/8, gateway: 'fe80::1'}]}]";
         let [four, six] = sections(text);
         assert!(!four.contains("fe80") && six.contains("route1=::/0,fe80::1\n"), "{four}{six}");
