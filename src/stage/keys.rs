@@ -253,7 +253,7 @@ mod tests {
     fn files_with(folder: &Path, text: &str) -> Vec<String> {
         let (mut found, mut left) = (Vec::new(), vec![folder.to_owned()]);
         while let Some(next) = left.pop() {
-            for entry in std::fs::read_dir(next).unwrap().map(Result::unwrap) {
+            for entry in std::fs::read_dir(next).unwrap().map(std::result::Result::unwrap) {
                 let kind = entry.file_type().unwrap();
                 if kind.is_dir() {
                     left.push(entry.path());

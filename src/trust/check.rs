@@ -4,7 +4,7 @@ use super::allowed::fingerprint;
 use super::envelope::{self, Envelope, Form, Statement};
 use super::measure::is_bound;
 use super::policy::{Needs, digest_of};
-use super::sealed::{self, Form};
+use super::sealed;
 use super::sshsig::Signature;
 use super::{Document, Kind, Policy, cms, documents};
 use crate::base::clock;
@@ -157,7 +157,7 @@ fn judge(
 
 /// Checks that a document is encrypted, if it must be. Under no key it is not: anyone reads it.
 fn is_encrypted(needs: &Needs, bytes: Option<&[u8]>) -> Result<()> {
-    let is_it = |bytes| matches!(sealed::form(bytes), Some(Form::Credential | Form::Age));
+    let is_it = |bytes| matches!(sealed::form(bytes), Some(sealed::Form::Credential | sealed::Form::Age));
     if needs.encrypted && !bytes.is_none_or(is_it) { Err(Error::new("it is not encrypted")) } else { Ok(()) }
 }
 
