@@ -253,7 +253,7 @@ mod tests {
     fn files_with(folder: &Path, text: &str) -> Vec<String> {
         let (mut found, mut left) = (Vec::new(), vec![folder.to_owned()]);
         while let Some(next) = left.pop() {
-            for entry in std::fs::read_dir(next).unwrap().flatten() {
+            for entry in std::fs::read_dir(next).unwrap().map(std::result::Result::unwrap) {
                 let kind = entry.file_type().unwrap();
                 if kind.is_dir() {
                     left.push(entry.path());
@@ -276,7 +276,7 @@ mod tests {
                         systemd_credentials: [{name: app.token, text: plain-token}]\n";
         let dir = machine("keys-document");
         let said = provision(&dir, &encrypted(document));
-        assert!(said.iter().any(|line| line.contains("there is no time zone `********`")), "{said:?}");
+        assert!(said.iter().any(|line| line.contains("there is no time zone \"********\"")), "{said:?}");
         let of = |text: &str| files_with(&dir.0, text);
         let in_memory = DECRYPTED.trim_start_matches('/');
         assert_eq!(of("plain-file"), ["etc/app.key", in_memory]);
@@ -375,7 +375,7 @@ mod tests {
         let other = values.replace("app.key, encoding", "other.key, encoding");
         let said = provision(&dir, other.as_bytes());
         assert!(
-            said.iter().any(|line| line.contains("is for the name `app.key`, and is used as `other.key`")),
+            said.iter().any(|line| line.contains("is for the name \"app.key\", and is used as \"other.key\"")),
             "{said:?}"
         );
         let mut bytes = std::fs::read(&key).unwrap();

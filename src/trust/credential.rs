@@ -235,7 +235,7 @@ mod tests {
         assert!(credential.is_null() && !credential.needs_host());
         let open = |name: &str| credential.open(&Keys::default(), name, Some(1)).map_err(|e| e.to_string());
         assert_eq!(open("prepivot.test"), Ok(b"hello secret".to_vec()));
-        assert!(open("other").unwrap_err().contains("is for the name `prepivot.test`"));
+        assert!(open("other").unwrap_err().contains("is for the name \"prepivot.test\""));
         for other in ["", "#cloud-config\n", "BYRp2vb1QySABUna", "BYRp2vb1QySABUnaD46i+w==", "BYRp2vb1QySABUnaD46j+yAA"]
         {
             let bytes = decoded(other.as_bytes()).unwrap_or_default();

@@ -181,7 +181,11 @@ fn open_file(number: usize, entry: &Value, open: Open, found: &mut Found) -> Val
     };
     let file = map.get("path").and_then(Value::as_str).unwrap_or_default();
     let name = file.rsplit('/').next().unwrap_or_default();
-    match open(map.get("content").and_then(Value::bytes).unwrap_or_default(), name) {
+    let content = map.get("content").and_then(Value::bytes).unwrap_or_default();
+    // A file of age may be in base64, too, as a value is.
+    let letters = || content.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>();
+    let decoded = if form(content).is_none() { base64::decode(&letters()) } else { None };
+    match open(decoded.as_deref().unwrap_or(content), name) {
         Opened::Plain(plain) => {
             let mut opened: Map =
                 map.iter().filter(|(key, _)| *key != "encoding").map(|(k, v)| (k, v.clone())).collect();
@@ -280,7 +284,7 @@ mod tests {
         assert!(!found.waits && found.problems.is_empty());
         assert_eq!(found.opened, Some(map("a: x +one y n+two\nb: [1, {c: +two}]\nd: encrypted(text) encrypted(\n")));
         assert!(open_config(&map("a: encrypted\nb: [1, {c: b64}]\n"), &open).opened.is_none());
-        assert_eq!(mask::hidden("say +one and n+two"), "say ******** and n+two");
+        assert_eq!(mask::hidden("say +one and n+two"), "say ******** and ********");
     }
 
     #[test]
