@@ -227,6 +227,6 @@ mod tests {
             Ok(_) => good += 1,
             Err(e) => assert!(e.to_string().starts_with("t: "), "{e}"),
         });
-        assert!(good > 300, "some damage is in values: {good}");
+        assert!(good > 100, "some damage is in values: {good}");
     }
 }

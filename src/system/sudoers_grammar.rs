@@ -28,8 +28,10 @@ const SHORTEST_DIGEST: usize = 38;
 
 /// Whether a rule, without the user's name, is one: `HOSTS = [(USERS[:GROUPS])] [OPTION=VALUE] [TAG:] COMMAND, ...`.
 pub(super) fn is_rule(rule: &str) -> bool {
+    // A byte that no editor shows could hide the rest of a line.
+    let is_hidden = |c: char| c.is_control() && c != '\t';
     let mut scan = Scan(rule);
-    scan.rule().is_some() && (scan.0.is_empty() || scan.is_comment())
+    !rule.contains(is_hidden) && scan.rule().is_some() && (scan.0.is_empty() || scan.is_comment())
 }
 
 /// What is left of a rule.

@@ -66,7 +66,7 @@ fn marked(text: &str) -> Option<Marked<'_>> {
         let at = from + text.get(from..)?.find(MARK)?;
         let (before, rest) = (text.get(..at)?, text.get(at + MARK.len()..)?);
         from = at + MARK.len();
-        let Some((inner, after)) = rest.split_once(END) else { return None };
+        let (inner, after) = rest.split_once(END)?;
         let (name, data) = inner.split_once(':').unwrap_or(("", inner));
         let data: Vec<u8> = data.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
         let sealed = base64::decode(&data).filter(|bytes| form(bytes).is_some());

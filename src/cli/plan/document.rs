@@ -194,7 +194,7 @@ mod tests {
                     users: [{name: 'x{{ v1.c }}y', uid: 3}]\n";
         let document = Document::new(Use::UserData, "u", text.as_bytes());
         assert!(document.config().is_none());
-        assert_eq!([document.place("hostname"), document.place("users.0.uid")], [Some((4, 1)), Some((7, 31))]);
+        assert_eq!([document.place("hostname"), document.place("users.0.uid")], [Some((4, 1)), Some((7, 32))]);
         assert_eq!(document.place("a"), None);
     }
 }

@@ -298,7 +298,10 @@ impl Overlay {
                 found.extend(self.list(&path).into_iter().map(|name| format!("{path}/{name}")));
             }
         }
-        self.nodes.extend(found.into_iter().map(|path| (path, Node::Absent)));
+        for path in found {
+            self.trace(&path);
+            self.nodes.insert(path, Node::Absent);
+        }
         Ok(())
     }
 

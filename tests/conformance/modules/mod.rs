@@ -451,8 +451,8 @@ impl<'a> Case<'a> {
                 wrong.push(format!("{path}, which has an owner, is missing"));
                 continue;
             };
-            let user = user.text().map(|u| owner::user_ids(&root, &u).map(|ids| ids.uid));
-            let group = group.text().map(|g| owner::group_id(&root, &g));
+            let user = user.text().map(|u| owner::user_ids(root, &u).map(|ids| ids.uid));
+            let group = group.text().map(|g| owner::group_id(root, &g));
             if user.is_some_and(|u| u.is_some_and(|u| u != attr.uid))
                 || group.is_some_and(|g| g.is_some_and(|g| g != attr.gid))
             {
