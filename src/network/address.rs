@@ -80,6 +80,11 @@ impl Cidr {
         Some(Cidr { ip, prefix })
     }
 
+    /// The same for the address of a device, whose prefix has at least one bit: no stack takes another.
+    pub fn parse_address(text: &str, mask: Option<&str>) -> Option<Cidr> {
+        Cidr::parse(text, mask).filter(|address| address.prefix > 0)
+    }
+
     /// Reads `address/prefix`. An address without a prefix is a single host.
     pub fn parse_or_host(text: &str) -> Option<Cidr> {
         match Ip::parse(text) {

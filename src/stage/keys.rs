@@ -199,7 +199,8 @@ pub fn left_of(root: &Root, prefix: &str) -> Option<Map> {
     }
 }
 
-#[cfg(all(test, feature = "trust", feature = "tls"))]
+#[cfg(all(feature = "trust", feature = "tls"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::base64;

@@ -252,7 +252,8 @@ fn unarmored(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A file that is encrypted to the identity, for tests.
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
+#[cfg(feature = "tls")]
 pub fn sealed(plain: &[u8], identity: &Identity) -> Vec<u8> {
     use ring::hmac::{HMAC_SHA256, Key, sign};
     let unpadded = |bytes: &[u8]| base64::encode(bytes).trim_end_matches('=').to_owned();
@@ -273,7 +274,8 @@ pub fn sealed(plain: &[u8], identity: &Identity) -> Vec<u8> {
     file
 }
 
-#[cfg(all(test, feature = "tls"))]
+#[cfg(feature = "tls")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::digest::{Algorithm, digest};

@@ -240,7 +240,7 @@ fn page_leads_from_lines_to_results() {
     assert_eq!(from(&list("users")[entry("users", "name", "ada")]), [("\"users.1\"".to_owned(), 5)]);
     assert_eq!(from(&list("users")[entry("users", "name", "debian")]), [("\"users.0\"".to_owned(), 4)]);
     assert_eq!(from(&list("packages")[0]), [("\"packages.0\"".to_owned(), 7)]);
-    assert_eq!(from(&list("mounts")[0]), [("\"mounts\"".to_owned(), 8)]);
+    assert_eq!(from(&list("mounts")[0]), [("\"mounts.0\"".to_owned(), 9)]);
     let interfaces = plan.at(&["network", "interfaces"]).and_then(Value::as_list).unwrap();
     let vlan = interfaces.iter().find(|i| i.get("name").and_then(Value::as_str) == Some("v10")).unwrap();
     assert_eq!(from(vlan), [("\"vlans.v10\"".to_owned(), 8)]);

@@ -79,7 +79,7 @@ impl Document {
 
     /// The list at a path of keys; empty if there is none.
     pub fn list(&self, path: &str) -> &[Value] {
-        let found = self.outline.as_ref().and_then(|outline| super::origins::at(outline, path));
+        let found = self.outline.as_ref().and_then(|outline| at(outline, path));
         found.and_then(Value::as_list).unwrap_or_default()
     }
 
@@ -168,6 +168,18 @@ fn step(key: &dyn std::fmt::Display, value: &Value, path: &mut Path, paths: &mut
         _ => {}
     }
     path.leave();
+}
+
+/// The value at a path of mappings, with dots between its keys.
+pub fn at<'m>(map: &'m Map, path: &str) -> Option<&'m Value> {
+    let mut keys = path.split('.');
+    let first = map.get(keys.next()?)?;
+    keys.try_fold(first, |value, key| value.get(key))
+}
+
+/// A mapping.
+pub fn map(entries: Vec<(&'static str, Value)>) -> Value {
+    Value::Map(entries.into_iter().collect::<Map>())
 }
 
 #[cfg(test)]

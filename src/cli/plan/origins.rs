@@ -3,8 +3,7 @@
 //! They are known as far as it is recorded: the modules that made a result, whose keys are in the document; for files, users, mounts,
 //! packages, repositories and devices the entry with that very path or name. No more is claimed.
 
-use super::document::{Document, Use};
-use super::picture::map;
+use super::document::{Document, Use, at, map};
 use crate::document::{Map, Value};
 use crate::schema;
 use crate::stage::plan::{NETWORK, Plan};
@@ -301,11 +300,4 @@ impl<'a> Finder<'a> {
         }
         found
     }
-}
-
-/// The value at a path of mappings, with dots between its keys.
-pub fn at<'m>(map: &'m Map, path: &str) -> Option<&'m Value> {
-    let mut keys = path.split('.');
-    let first = map.get(keys.next()?)?;
-    keys.try_fold(first, |value, key| value.get(key))
 }

@@ -1,11 +1,11 @@
 //! A plan as one document: what happens when and why, what comes out, and the line that each result came from.
 
-use super::document::Document;
+use super::document::{Document, map};
 use super::findings::Finding;
 use super::origins::Finder;
 use super::secrets::Secrets;
 use crate::base::problem::Problems;
-use crate::document::{Map, Value, json};
+use crate::document::{Value, json};
 use crate::instance::state;
 use crate::network::model::{DeviceType, Interface, Method};
 use crate::network::read::{self, config};
@@ -31,11 +31,6 @@ pub struct View<'a> {
     pub origins: &'a Finder<'a>,
     /// The root or distribution, as the command line named it.
     pub target: &'a str,
-}
-
-/// A mapping.
-pub fn map(entries: Vec<(&'static str, Value)>) -> Value {
-    Value::Map(entries.into_iter().collect::<Map>())
 }
 
 fn number(n: usize) -> Value {

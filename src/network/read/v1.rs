@@ -181,7 +181,7 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     };
     let mask = mask(&mut f);
     if let Some(text) = f.text("address") {
-        new.address = Cidr::parse(&text, mask.as_deref());
+        new.address = Cidr::parse_address(&text, mask.as_deref());
         if new.address.is_none() {
             f.reject_key("address", "an IP address with a prefix or netmask", "something else");
         }

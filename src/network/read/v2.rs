@@ -258,7 +258,7 @@ fn addresses(f: &mut Fields) -> Vec<Subnet> {
             scalar => vec![(scalar.text().unwrap_or_default(), Value::Null)],
         };
         for (text, options) in entries {
-            let Some(address) = Cidr::parse(&text, None) else {
+            let Some(address) = Cidr::parse_address(&text, None) else {
                 f.reject_key("addresses", "IP addresses with a prefix", "something else");
                 continue;
             };

@@ -166,7 +166,7 @@ fn fixed<'a>(settings: &'a ImcSettings, nic: &'a str, v4: bool) -> Result<Vec<(C
 }
 
 fn parse(nic: &str, ip: &str, prefix: u8) -> Result<Cidr> {
-    Cidr::parse(&format!("{ip}/{prefix}"), None)
+    Cidr::parse_address(&format!("{ip}/{prefix}"), None)
         .ok_or_else(|| Error::new(format!("[{nic}]: expected an IP address, found {ip}")))
 }
 
