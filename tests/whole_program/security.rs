@@ -265,7 +265,7 @@ fn promise_5_only_shadow_has_password_hashes() {
         return;
     }
     for is_there in [true, false] {
-        let lab = Lab::new(&format!("#cloud-config\nusers: [{{name: ada, lock_passwd: false, passwd: '{HASH}'}}]\n"));
+        let lab = Lab::new(format!("#cloud-config\nusers: [{{name: ada, lock_passwd: false, passwd: '{HASH}'}}]\n"));
         if !is_there {
             fs::remove_file(lab.path("etc/shadow")).unwrap();
         }

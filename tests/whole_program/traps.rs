@@ -98,7 +98,7 @@ impl Lab {
         }
         let untouched = fs::read_to_string(self.outside().join("file")).is_ok_and(|t| t == "SENTINEL\n")
             && fs::read_dir(self.outside().join("folder")).is_ok_and(|mut d| d.next().is_none())
-            && fs::read_dir(&self.outside()).is_ok_and(|d| d.count() == 2);
+            && fs::read_dir(self.outside()).is_ok_and(|d| d.count() == 2);
         if !untouched {
             wrong.push(format!("{name}: something changes outside of the root"));
         }
