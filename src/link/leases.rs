@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn leases_use_the_stages_budget() {
         let dir = TempDir::new("leases");
-        let lease = format!("ADDRESS=10.0.0.4\n{}", "#\n".repeat(500_000));
+        let lease = format!("ADDRESS=10.0.0.4\n{}", "#".repeat(1_000_000));
         (0..60).for_each(|index| dir.write(&format!("run/systemd/netif/leases/{index}"), &lease));
         crate::base::budget::begin();
         let read = below(&dir.0).len();
