@@ -241,7 +241,7 @@ mount -t tmpfs run /run
 mkdir -p /run/systemd/network /run/systemd/netif/links /run/systemd/netif/leases /run/dbus /run/udev/data
 chown -R systemd-network: /run/systemd/netif
 echo I:1 >"/run/udev/data/n$(cat /sys/class/net/c0/ifindex)"
-printf '[Match]\\nName=c0\\n[Network]\\nAddress=10.0.0.5/24\\nAddress=fd00::5/64\\n[Route]\\nDestination=169.254.169.254/32\\nScope=link\\n' \\
+printf '[Match]\\nName=c0\\n[Network]\\nAddress=10.0.0.5/24\\nAddress=fd00::5/64\\nIPv6AcceptRA=no\\n[Route]\\nDestination=169.254.169.254/32\\nScope=link\\n' \\
     >/run/systemd/network/c0.network
 dbus-daemon --system --fork --nopidfile
 /usr/lib/systemd/systemd-networkd &
