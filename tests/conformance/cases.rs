@@ -83,7 +83,7 @@ fn read_places() -> Places {
 
 /// What a line names that tells a difference: a file, a key, the commands. The values are not of interest.
 fn place(line: &str) -> String {
-    let ends = [": ", " [", " Some(", " None", " Findings"].iter().filter_map(|end| line.find(end));
+    let ends = [": ", " [", " Some(", " None", " Deviations"].iter().filter_map(|end| line.find(end));
     line[..ends.min().unwrap_or(line.len())].to_owned()
 }
 
