@@ -27,7 +27,13 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Base64::decode_vec(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// The same without padding.
+/// The same for base64 in one line or several: white space is left out.
+pub fn decode_lines(text: &[u8]) -> Option<Vec<u8>> {
+    let letters: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    decode(&letters)
+}
+
+/// [`decode`] without padding.
 pub fn decode_unpadded(text: &str) -> Option<Vec<u8>> {
     Base64Unpadded::decode_vec(text).ok()
 }
@@ -61,6 +67,12 @@ pub fn is_letter(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_joined_before_they_are_decoded() {
+        assert_eq!(decode_lines(b" Zm9v\r\n\tYmFy\n").as_deref(), Some(&b"foobar"[..]));
+        assert_eq!((decode_lines(b"Zm9v-"), decode(b"Zm9v\n")), (None, None));
+    }
 
     #[test]
     fn the_vectors_of_rfc_4648() {

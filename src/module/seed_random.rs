@@ -59,8 +59,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
             match encoding.to_ascii_lowercase().as_str() {
                 "raw" => data.to_vec(),
                 "base64" | "b64" => {
-                    base64::decode(&data.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>())
-                        .ok_or_else(|| Error::new("random_seed.data: not valid base64"))?
+                    base64::decode_lines(data).ok_or_else(|| Error::new("random_seed.data: not valid base64"))?
                 }
                 "gzip" | "gz" => gunzip(data).context(|| "random_seed.data")?,
                 _ => return Err(Error::new("random_seed.encoding: expected raw, base64, b64, gzip or gz")),

@@ -44,6 +44,9 @@ pub const NETWORK_AWAITED: &str = "/run/prepivot/network-awaited";
 /// What was measured and checked in this boot, as JSON: for agents that attest the machine, and for `phone_home`. Written by the
 /// check of the trust policy.
 pub const ATTESTATION: &str = "/run/prepivot/trust.json";
+/// What later stages of this boot need of encrypted documents: the merged configuration, and the cloud-configs that it was merged
+/// from, by their prefixes. It is in memory alone, and never part of the journal.
+pub const DECRYPTED: &str = "/run/prepivot/decrypted.json";
 /// Exists if user-data waits for a key that the real root may have.
 pub const KEY_AWAITED: &str = "/run/prepivot/key-awaited";
 /// Random passwords, one `USER:PASSWORD` per line. The module set_passwords writes them, prints them on the

@@ -1,6 +1,7 @@
 //! Shared by the sources whose service serves a few documents at fixed URLs.
 
 use super::keys::public_keys;
+use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::base::text::quoted;
 use crate::document::{Bytes, Map, Value, json, wrong};
@@ -94,17 +95,16 @@ pub fn user_data(value: Option<&Value>) -> Option<Bytes> {
 /// Decodes user-data that is base64 as a whole: it was encoded twice. White space is not base64 (cloud-init's
 /// `util.maybe_b64decode`).
 pub fn decoded(bytes: Vec<u8>) -> Vec<u8> {
-    inner(&bytes).unwrap_or(bytes)
+    inner(base64::decode(&bytes)).unwrap_or(bytes)
 }
 
 /// Decodes base64 in one line or several.
 pub fn decoded_lines(bytes: Vec<u8>) -> Vec<u8> {
-    let letters: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    inner(&letters).unwrap_or(bytes)
+    inner(base64::decode_lines(&bytes)).unwrap_or(bytes)
 }
 
-fn inner(letters: &[u8]) -> Option<Vec<u8>> {
-    crate::base::base64::decode(letters).filter(|inner| !inner.is_empty())
+fn inner(decoded: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    decoded.filter(|inner| !inner.is_empty())
 }
 
 /// Sets the instance's network configuration. If it is an error, that is reported and the fallback is used.

@@ -45,7 +45,7 @@ fn asked(config: &Value, report: &Problems) -> Option<Asked> {
         report.warn(format_args!("{KEY}.users: only the first {MAX_USERS} are used"));
         users.truncate(MAX_USERS);
     }
-    let from = map.get("from").map_or(When::Boot, |value| from(value, "close_metadata_service.from", report));
+    let from = map.get("from").map_or(When::Boot, |value| from(value, &format!("{KEY}.from"), report));
     Some(Asked { from, users })
 }
 

@@ -75,10 +75,8 @@ fn given(entry: &Value) -> Result<(&str, &'static str, Vec<u8>)> {
         return Err(Error::new(format!("{name}: expected one of text, data and encrypted")));
     };
     let text = value.bytes().ok_or_else(|| wrong(form, "text", value))?;
-    let of_base64 = || {
-        let letters: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-        base64::decode(&letters).ok_or_else(|| Error::new(format!("{name}: {form}: not valid base64")))
-    };
+    let of_base64 =
+        || base64::decode_lines(text).ok_or_else(|| Error::new(format!("{name}: {form}: not valid base64")));
     let (folder, content) = match *form {
         "text" => (STORE, text.to_vec()),
         "data" => (STORE, of_base64()?),

@@ -6,14 +6,15 @@ use crate::base::error::{Context, Error, Result};
 use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::machine::{Machine, beneath};
-use crate::root::{Root, Stage, run_dir};
+use crate::root::run_dir::{self, DECRYPTED};
+use crate::root::{Root, Stage};
 use crate::trust::age::{self, Identity};
 use crate::trust::credential::{self, Credential};
-use crate::trust::sealed::{self, Form, Opened};
+use crate::trust::sealed::{self, Encryption, Opened};
 use crate::trust::{measure, policy, tpm};
 use crate::userdata::config::Consumed;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 /// The key of systemd's credentials (systemd-creds(1), `setup`): the machine that it is for, and after that the key.
@@ -25,21 +26,29 @@ const SECURE_BOOT: &str = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d
 const BOOT_PARAMETERS: &str = "sys/kernel/boot_params/data";
 const BOOT_PARAMETERS_SECURE_BOOT: usize = 0x1ec;
 const ENABLED: u8 = 3;
-const TPMS: [&str; 2] = ["sys/class/tpm/tpm0", "sys/firmware/acpi/tables/TPM2"];
+/// Where the kernel shows a TPM, and the firmware tells of one.
+const TPMS: [&str; 2] = ["sys/class/tpm/tpm0", measure::TOLD];
+/// The most objects that the TPM is asked to unseal in a stage: a chip may take seconds for each.
+const MAX_UNSEALED: usize = 8;
+
+/// A sealed object, and what the TPM has answered.
+type Answer = (Vec<u8>, Result<Vec<u8>>);
 
 /// Where the keys are.
 pub struct Keys {
     base: PathBuf,
     folder: &'static str,
-    /// What the TPM has unsealed in this stage, by the sealed object.
-    unsealed: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// The private keys, once they were read.
+    identities: OnceLock<Result<Vec<Identity>>>,
+    /// What the TPM has answered in this stage, by the sealed object.
+    unsealed: Mutex<Vec<Answer>>,
 }
 
 impl Keys {
     /// Those of a machine. In the real root the private keys are those that the initramfs left.
     pub fn of(root: &Root, machine: &Machine) -> Keys {
         let folder = if root.is_live() { policy::COPY } else { policy::FOLDER };
-        Keys { base: machine.base.clone(), folder, unsealed: Mutex::default() }
+        Keys { base: machine.base.clone(), folder, identities: OnceLock::new(), unsealed: Mutex::default() }
     }
 
     /// Opens what is encrypted, for a name.
@@ -61,10 +70,10 @@ impl Keys {
 
     /// What is encrypted, decrypted. None if it needs the host's key or a TPM, and that is not there.
     fn try_open(&self, root: &Root, sealed: &[u8], name: &str) -> Result<Option<Vec<u8>>> {
-        let (mut identities, mut keys) = (Vec::new(), credential::Keys::default());
-        match sealed::form(sealed) {
-            Some(Form::Age) => identities = self.identities()?,
-            Some(Form::Null) if self.refuses_null() => {
+        let (mut identities, mut keys) = (&[][..], credential::Keys::default());
+        match sealed::encryption(sealed) {
+            Some(Encryption::Age) => identities = self.identities()?,
+            Some(Encryption::Null) if self.refuses_null() => {
                 return Err(Error::new(
                     "the credential is under no key, which anyone can make, and this machine has a TPM and Secure Boot",
                 ));
@@ -83,7 +92,7 @@ impl Keys {
             }
         }
         let now = u64::try_from(since_1970(SystemTime::now()).as_micros()).unwrap_or(u64::MAX);
-        sealed::open_with(sealed, name, now, &identities, &keys).map(Some)
+        sealed::open_with(sealed, name, now, identities, &keys).map(Some)
     }
 
     /// The part of a credential's key that the TPM has sealed; None if there is no TPM. It is asked once in a stage: a chip may take
@@ -94,16 +103,24 @@ impl Keys {
             return Err(Error::new("the credential is sealed by a signed policy of the TPM, which is not supported"));
         }
         let mut unsealed = self.unsealed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, secret)) = unsealed.iter().find(|(blob, _)| blob == sealed.blob) {
-            return Ok(Some(secret.clone()));
+        if let Some((_, answer)) = unsealed.iter().find(|(blob, _)| blob == sealed.blob) {
+            return answer.clone().map(Some);
+        }
+        if unsealed.len() >= MAX_UNSEALED {
+            return Err(Error::new(format!("more than {MAX_UNSEALED} credentials are sealed by the TPM")));
         }
         let Some(mut tpm) = measure::open_tpm(&self.base)? else { return Ok(None) };
-        let secret = tpm::unseal(&mut tpm, sealed)?;
-        unsealed.push((sealed.blob.to_vec(), secret.clone()));
-        Ok(Some(secret))
+        let answer = tpm::unseal(&mut tpm, sealed);
+        unsealed.push((sealed.blob.to_vec(), answer.clone()));
+        answer.map(Some)
     }
 
-    fn identities(&self) -> Result<Vec<Identity>> {
+    fn identities(&self) -> Result<&[Identity]> {
+        let identities = self.identities.get_or_init(|| self.read_identities());
+        identities.as_deref().map_err(Clone::clone)
+    }
+
+    fn read_identities(&self) -> Result<Vec<Identity>> {
         let text = beneath::read(&self.base, &format!("{}/{}", self.folder, policy::IDENTITIES));
         let text = text.ok_or_else(|| {
             Error::new(format!("there is no private key: /{}/{}", policy::FOLDER, policy::IDENTITIES))
@@ -156,10 +173,7 @@ impl OpenedConfig {
     }
 }
 
-/// What later stages of this boot need of encrypted documents: the merged configuration, and the cloud-configs that it was merged
-/// from, by their prefixes. It is in memory alone, and never part of the journal.
-pub const DECRYPTED: &str = "/run/prepivot/decrypted.json";
-/// The key of the merged configuration.
+/// The key of the merged configuration in [`DECRYPTED`].
 const MERGED: &str = "config";
 
 /// Leaves the configuration for the later stages, if documents of it were encrypted; else removes what was left.

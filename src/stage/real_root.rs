@@ -272,7 +272,7 @@ fn work(
             before.has_other_configuration = true;
             boot.turn_to(stage);
             // Leaves it for the later stages.
-            if !root.exists(keys::DECRYPTED) {
+            if !root.exists(run_dir::DECRYPTED) {
                 let written = instance_data::write_combined(root, boot.config.clone().unwrap_or_default());
                 boot.report.keep(written.and_then(|()| boot.image.note(root)));
             }

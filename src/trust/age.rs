@@ -3,6 +3,7 @@
 use super::cipher::{self, Cipher, KEY_LEN, NONCE_LEN, TAG_LEN};
 use super::lines;
 use crate::base::base64;
+use crate::base::budget;
 use crate::base::error::{Error, Result};
 use curve25519_dalek::MontgomeryPoint;
 
@@ -129,8 +130,12 @@ fn open_binary(bytes: &[u8], identities: &[Identity]) -> Result<Vec<u8>> {
     payload(&key, header.rest).ok_or_else(|| Error::new("the age file is damaged, or was changed"))
 }
 
+/// The steps that an exchange of keys takes of the stage's budget: about as many as it takes time.
+const EXCHANGE: usize = 1_500;
+
 /// The key of the file, if the identity is its recipient.
 fn unwrap(identity: &Identity, share: &[u8; KEY_LEN], body: &[u8]) -> Result<Option<Vec<u8>>> {
+    budget::step(EXCHANGE)?;
     let shared = MontgomeryPoint(*share).mul_clamped(identity.scalar).0;
     if shared == [0; KEY_LEN] {
         return Err(Error::new("the age file has a share of low order"));
@@ -281,6 +286,20 @@ mod tests {
     use crate::base::digest::{Algorithm, digest};
     use crate::base::hex;
     use crate::base::testing::mutations;
+
+    #[test]
+    fn exchanges_of_keys_use_the_stages_budget() {
+        let key = "AGE-SECRET-KEY-1EGTZVFFV20835NWYV6270LXYVK2VKNX2MMDKWYKLMGR48UAWX40Q2P2LM0";
+        let own = identities("identities", key).unwrap();
+        let file = sealed(b"secret", &own[0]);
+        budget::begin();
+        assert_eq!(open(&file, &own), Ok(b"secret".to_vec()));
+        for steps in [1_000_000, 100] {
+            while budget::step(steps).is_ok() {}
+        }
+        assert!(open(&file, &own).unwrap_err().to_string().contains("too many steps"));
+        budget::begin();
+    }
 
     /// The published vectors, of which the folder has those for X25519 (tests/age/README).
     #[test]

@@ -157,7 +157,8 @@ fn judge(
 
 /// Checks that a document is encrypted, if it must be. Under no key it is not: anyone reads it.
 fn is_encrypted(needs: &Needs, bytes: Option<&[u8]>) -> Result<()> {
-    let is_it = |bytes| matches!(sealed::form(bytes), Some(sealed::Form::Credential | sealed::Form::Age));
+    let is_it =
+        |bytes| matches!(sealed::encryption(bytes), Some(sealed::Encryption::Credential | sealed::Encryption::Age));
     if needs.encrypted && !bytes.is_none_or(is_it) { Err(Error::new("it is not encrypted")) } else { Ok(()) }
 }
 

@@ -75,8 +75,7 @@ pub fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
         return Some(bytes.to_vec());
     }
     is_null(bytes)?;
-    let whole: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    base64::decode(&whole)
+    base64::decode_lines(bytes)
 }
 
 /// Whether the credential, in base64 or binary, is one under no key. None if the bytes are none.

@@ -28,7 +28,7 @@ const HOSTDATA: std::ops::Range<usize> = 0xc0..0xe0;
 /// TPMs: with the kernel's resource manager, or without it.
 const TPMS: [&str; 2] = ["dev/tpmrm0", "dev/tpm0"];
 /// The firmware's table of a TPM 2.0, how long its driver may take, and how often it is looked for.
-const TOLD: &str = "sys/firmware/acpi/tables/TPM2";
+pub const TOLD: &str = "sys/firmware/acpi/tables/TPM2";
 const LOADING: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_millis(50);
 

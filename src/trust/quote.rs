@@ -2,7 +2,9 @@
 //! Platform Module Library, part 3, TPM2_CreatePrimary, TPM2_Quote).
 
 use super::measure::open_tpm;
-use super::tpm::{Bank, NO_SESSIONS, PASSWORD, SESSIONS, Transport, banks, send};
+use super::tpm::{
+    Bank, CREATE_PRIMARY, FLUSH, NO_SESSIONS, PASSWORD, SESSIONS, Transport, banks, selection, send, sized,
+};
 use crate::base::digest::Algorithm;
 use crate::base::error::{Error, Result};
 use std::path::Path;
@@ -12,9 +14,7 @@ pub const MAX_NONCE: usize = 32;
 /// The registers that are quoted: of the firmware, the boot loader, the kernel with its initramfs, and of documents.
 pub const PCRS: [u8; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15];
 
-const CREATE_PRIMARY: u32 = 0x131;
 const QUOTE: u32 = 0x158;
-const FLUSH_CONTEXT: u32 = 0x165;
 /// TPM_RH_ENDORSEMENT: a key of this hierarchy is the same until the TPM has another owner.
 const ENDORSEMENT: u32 = 0x4000_000b;
 /// A restricted signing key, which signs nothing but what the TPM itself says: ECDSA with SHA-256 on P-256. No authorization, no data;
@@ -61,10 +61,11 @@ pub fn quote(tpm: &mut dyn Transport, nonce: &[u8]) -> Result<Quote> {
     // The handle, the length of what follows, and the public area with its own.
     let other = || Error::new("the TPM's answer about a key has another form");
     let (handle, rest) = made.split_first_chunk::<4>().ok_or_else(other)?;
-    let key = rest.get(4..).and_then(sized).map(|(whole, ..)| whole.to_vec());
+    let whole = rest.get(4..).unwrap_or_default();
+    let key = sized(whole).and_then(|(_, after)| Some(whole.get(..whole.len() - after.len())?.to_vec()));
     let quoted = signed(tpm, *handle, nonce, bank);
     // A key that stays would take one of the TPM's few places until the resource manager is closed.
-    let flushed = send(tpm, NO_SESSIONS, FLUSH_CONTEXT, handle);
+    let flushed = send(tpm, NO_SESSIONS, FLUSH, handle);
     let (attested, signature) = quoted?;
     flushed?;
     Ok(Quote { attested, signature, key: key.ok_or_else(other)? })
@@ -75,25 +76,13 @@ fn signed(tpm: &mut dyn Transport, key: [u8; 4], nonce: &[u8], bank: Bank) -> Re
     let length = u16::try_from(nonce.len()).unwrap_or(0).to_be_bytes();
     // TPM_ALG_NULL: the key's own scheme.
     let scheme = 0x10u16.to_be_bytes();
-    let body = [&key, &PASSWORD[..], &length, nonce, &scheme, &selection(bank, &PCRS)].concat();
+    let registers = PCRS.iter().fold(0, |bits, pcr| bits | 1 << pcr);
+    let body = [&key, &PASSWORD[..], &length, nonce, &scheme, &selection(bank.id, registers)].concat();
     let answer = send(tpm, SESSIONS, QUOTE, &body)?;
     let parse = || {
         let (length, rest) = answer.split_first_chunk::<4>()?;
-        let (_, attested, signature) = sized(rest.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?)?;
+        let (attested, signature) = sized(rest.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?)?;
         Some((attested.to_vec(), signature.to_vec()))
     };
     parse().ok_or_else(|| Error::new("the TPM's quote has another form"))
-}
-
-/// One bank's selection of registers: each is a bit of three bytes.
-fn selection(bank: Bank, pcrs: &[u8]) -> Vec<u8> {
-    let [_, c, b, a] = pcrs.iter().fold(0u32, |bits, pcr| bits | 1 << pcr).to_be_bytes();
-    [&1u32.to_be_bytes()[..], &bank.id.to_be_bytes(), &[3, a, b, c]].concat()
-}
-
-/// Splits what begins with its length: with it, without it, and what follows.
-fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let (length, _) = bytes.split_first_chunk::<2>()?;
-    let (whole, rest) = bytes.split_at_checked(usize::from(u16::from_be_bytes(*length)) + 2)?;
-    Some((whole, whole.get(2..)?, rest))
 }

@@ -30,7 +30,7 @@ pub type Open<'a> = &'a dyn Fn(&[u8], &str) -> Opened;
 
 /// How something is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum Encryption {
     /// A credential under a key.
     Credential,
     /// A credential under no key: nothing is hidden, and anyone can make it.
@@ -39,14 +39,14 @@ pub enum Form {
 }
 
 /// How bytes are encrypted. None if they are not. A build without the Cargo feature `trust` knows no form.
-pub fn form(bytes: &[u8]) -> Option<Form> {
+pub fn encryption(bytes: &[u8]) -> Option<Encryption> {
     if !cfg!(feature = "trust") {
         None
     } else if age::is_age(bytes) {
-        Some(Form::Age)
+        Some(Encryption::Age)
     } else {
         let is_null = credential::is_null(bytes)?;
-        Some(if is_null { Form::Null } else { Form::Credential })
+        Some(if is_null { Encryption::Null } else { Encryption::Credential })
     }
 }
 
@@ -68,8 +68,7 @@ fn marked(text: &str) -> Option<Marked<'_>> {
         from = at + MARK.len();
         let (inner, after) = rest.split_once(END)?;
         let (name, data) = inner.split_once(':').unwrap_or(("", inner));
-        let data: Vec<u8> = data.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-        let sealed = base64::decode(&data).filter(|bytes| form(bytes).is_some());
+        let sealed = base64::decode_lines(data.as_bytes()).filter(|bytes| encryption(bytes).is_some());
         if let Some(sealed) = sealed {
             return Some(Marked { before, after, name, sealed });
         }
@@ -183,8 +182,7 @@ fn open_file(number: usize, entry: &Value, open: Open, found: &mut Found) -> Val
     let name = file.rsplit('/').next().unwrap_or_default();
     let content = map.get("content").and_then(Value::bytes).unwrap_or_default();
     // A file of age may be in base64, too, as a value is.
-    let letters = || content.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>();
-    let decoded = if form(content).is_none() { base64::decode(&letters()) } else { None };
+    let decoded = if encryption(content).is_none() { base64::decode_lines(content) } else { None };
     match open(decoded.as_deref().unwrap_or(content), name) {
         Opened::Plain(plain) => {
             let mut opened: Map =

@@ -20,13 +20,13 @@ pub(super) const SESSIONS: u16 = 0x8002;
 const GET_CAPABILITY: u32 = 0x17a;
 const PCR_EXTEND: u32 = 0x182;
 const PCR_READ: u32 = 0x17e;
-const CREATE_PRIMARY: u32 = 0x131;
+pub(super) const CREATE_PRIMARY: u32 = 0x131;
 const LOAD: u32 = 0x157;
 const START_SESSION: u32 = 0x176;
 const POLICY_PCR: u32 = 0x17f;
 const POLICY_GET_DIGEST: u32 = 0x189;
 const UNSEAL: u32 = 0x15e;
-const FLUSH: u32 = 0x165;
+pub(super) const FLUSH: u32 = 0x165;
 /// TPM_RH_OWNER and TPM_RH_NULL.
 const OWNER: [u8; 4] = [0x40, 0, 0, 1];
 const NULL: [u8; 4] = [0x40, 0, 0, 7];
@@ -133,9 +133,7 @@ pub fn extend(tpm: &mut dyn Transport, pcr: u8, banks: &[Bank], digests: &[(Algo
 /// # Errors
 /// The TPM refuses it, or does not have the register in the bank.
 pub fn read(tpm: &mut dyn Transport, pcr: u8, bank: Bank) -> Result<Vec<u8>> {
-    let mut bits = [0; SELECTED as usize];
-    bits.iter_mut().skip(usize::from(pcr / 8)).take(1).for_each(|byte| *byte = 1 << (pcr % 8));
-    let selection = [&1u32.to_be_bytes(), &bank.id.to_be_bytes()[..], &[SELECTED], &bits].concat();
+    let selection = selection(bank.id, 1u32.checked_shl(pcr.into()).unwrap_or(0));
     let answer = send(tpm, NO_SESSIONS, PCR_READ, &selection)?;
     // A counter of changes, the selection again, and a list of one digest with its length.
     let value = answer.get(4..).and_then(|rest| rest.strip_prefix(&selection[..])).and_then(|rest| {
@@ -194,19 +192,17 @@ fn unseal_by(tpm: &mut dyn Transport, sealed: &Sealed, handles: &mut Vec<[u8; 4]
         return Err(Error::new("it is sealed to registers that no TPM has"));
     }
     if sealed.registers != 0 {
-        let bits = sealed.registers.to_le_bytes();
-        let selection =
-            [&1u32.to_be_bytes()[..], &sealed.bank.to_be_bytes(), &[SELECTED], bits.get(..3).unwrap_or_default()];
-        send(tpm, NO_SESSIONS, POLICY_PCR, &[&session[..], &[0, 0], &selection.concat()].concat())?;
+        let selection = selection(sealed.bank, u32::try_from(sealed.registers).unwrap_or(0));
+        send(tpm, NO_SESSIONS, POLICY_PCR, &[&session[..], &[0, 0], &selection].concat())?;
     }
     let digest = send(tpm, NO_SESSIONS, POLICY_GET_DIGEST, &session)?;
-    if sized(&digest).ok_or_else(form)? != sealed.policy {
+    if sized(&digest).ok_or_else(form)?.0 != sealed.policy {
         return Err(Error::new("it is sealed to other values of the TPM's registers, or to another policy"));
     }
     let by_session = [&[0, 0, 0, 9][..], &session, &[0; 5]].concat();
     let secret = send(tpm, SESSIONS, UNSEAL, &[&object[..], &by_session].concat());
     let secret = secret.context(|| "the TPM does not unseal it")?;
-    Ok(secret.get(4..).and_then(sized).ok_or_else(form)?.to_vec())
+    Ok(secret.get(4..).and_then(sized).ok_or_else(form)?.0.to_vec())
 }
 
 /// The rest of the command that makes the primary key of systemd's credentials: a storage key of the owner without a password.
@@ -226,10 +222,16 @@ fn template(algorithm: u16) -> Result<Vec<u8>> {
     Ok([&OWNER[..], &PASSWORD, &[0, 4, 0, 0, 0, 0], &size, &public, &[0; 6]].concat())
 }
 
-/// A field with its length before it, which may be followed by others.
-fn sized(bytes: &[u8]) -> Option<&[u8]> {
+/// A field with its length before it, and what follows.
+pub(super) fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
-    rest.get(..usize::from(u16::from_be_bytes(*length)))
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+}
+
+/// One bank's selection of registers, as a list of one: register n is bit n.
+pub(super) fn selection(bank: u16, registers: u32) -> Vec<u8> {
+    let [a, b, c, _] = registers.to_le_bytes();
+    [&1u32.to_be_bytes()[..], &bank.to_be_bytes(), &[SELECTED, a, b, c]].concat()
 }
 
 /// Sends a command, again while the TPM is busy, and returns what follows the answer's header.

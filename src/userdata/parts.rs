@@ -153,7 +153,7 @@ impl<'a> Unfolder<'a> {
         if let Err(e) = self.take_room(document.len()) {
             return self.fail(e);
         }
-        if sealed::form(document).is_some() {
+        if sealed::encryption(document).is_some() {
             return self.opened(document, None, depth);
         }
         if !mime::is_mime(document) {
@@ -195,7 +195,7 @@ impl<'a> Unfolder<'a> {
     }
 
     fn part(&mut self, mut entity: mime::Entity, depth: usize) {
-        if sealed::form(&entity.content).is_some() {
+        if sealed::encryption(&entity.content).is_some() {
             return self.opened(&entity.content, entity.filename.as_deref(), depth);
         }
         if let Some(charset) = &entity.charset {

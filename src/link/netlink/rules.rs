@@ -4,7 +4,7 @@
 //! they skip to has no effect, so that their lookups go on with the rules of the system.
 
 use super::message::Message;
-use super::write::{family, octets, text};
+use super::write::{TCP, family, octets, text};
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::rule::{RuleAction, RuleHeader};
@@ -30,8 +30,6 @@ const PROHIBIT: u32 = 2;
 const END: u32 = 3;
 /// The kernel's own rules: systemd-networkd leaves these alone (`ManageForeignRoutingPolicyRules=`).
 const KERNEL: u8 = 2;
-/// IPPROTO_TCP.
-const TCP: u8 = 6;
 
 /// Whether rules are added or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

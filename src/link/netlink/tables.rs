@@ -5,7 +5,7 @@
 //! byte order, except in what is compared with a value of the kernel's own.
 
 use super::message::{Message, nested};
-use super::write::{octets, text};
+use super::write::{TCP, octets, text};
 use rtnetlink::packet_core::{Emitable, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP};
 use std::net::IpAddr;
 
@@ -42,8 +42,6 @@ const TRANSPORT: u32 = 2;
 /// NFT_CMP_EQ, NFT_CMP_NEQ.
 const EQUAL: u32 = 0;
 const DIFFERENT: u32 = 1;
-/// IPPROTO_TCP.
-const TCP: u8 = 6;
 
 /// nfgenmsg: the family, the version, and for a batch the subsystem.
 struct Header {

@@ -112,6 +112,9 @@ pub fn route(route: Route, add: bool) -> io::Result<Message> {
     Ok(message)
 }
 
+/// IPPROTO_TCP.
+pub const TCP: u8 = 6;
+
 /// The family of an address.
 pub fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }

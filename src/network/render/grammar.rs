@@ -101,8 +101,8 @@ pub fn is_wireguard_key(text: &str) -> bool {
 
 /// Whether a text is an address with its prefix length.
 pub fn is_cidr(text: &str) -> bool {
-    text.split_once('/').is_some_and(|(_, prefix)| prefix.parse::<u8>().is_ok_and(|bits| bits > 0))
-        && Cidr::parse(text, None).is_some()
+    text.split_once('/').is_some_and(|(_, prefix)| prefix.parse::<u8>().is_ok())
+        && Cidr::parse_address(text, None).is_some()
 }
 
 /// Whether a text is one value of a kind.

@@ -81,8 +81,7 @@ fn of_files(search: &Search, files: &Files, kind: &str, place: &str) -> Result<O
         if first(&["USERDATA_ENCODING", "USER_DATA_ENCODING"]).as_deref() != Some("base64") {
             return data.into_bytes();
         }
-        let encoded: Vec<u8> = data.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-        base64::decode(&encoded).unwrap_or_else(|| {
+        base64::decode_lines(data.as_bytes()).unwrap_or_else(|| {
             problems.warn("context.sh: USER_DATA: expected base64, as USER_DATA_ENCODING says; it is used as it is");
             data.into_bytes()
         })

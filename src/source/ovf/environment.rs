@@ -80,8 +80,7 @@ impl Environment {
 
 /// Decodes base64 that may contain white space.
 fn decoded(value: &str) -> Option<Vec<u8>> {
-    let text: Vec<u8> = value.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    base64::decode(&text)
+    base64::decode_lines(value.as_bytes())
 }
 
 fn network(value: &str) -> Option<Value> {

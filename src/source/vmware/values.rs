@@ -73,8 +73,7 @@ pub fn decoded(key: &str, encoding: Option<&str>, text: &str) -> Result<Vec<u8>>
         return Ok(text.as_bytes().to_vec());
     }
     let what = || format!("{key}: expected {encoding}, as its encoding says");
-    let packed: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    let packed = base64::decode(&packed).ok_or_else(|| Error::new("it is no base64")).context(what)?;
+    let packed = base64::decode_lines(text.as_bytes()).ok_or_else(|| Error::new("it is no base64")).context(what)?;
     if !is_packed {
         return Ok(packed);
     }
