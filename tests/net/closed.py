@@ -276,11 +276,20 @@ def service_closed_beside_networkd(programs):
 
 
 def beside(machine, script):
-    """Runs a script in the machine's namespace. What it started ends with it."""
-    done = run("ip", "netns", "exec", machine.lab.client, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script,
-               check=False, timeout=90)
+    """Runs a script in the machine's namespace. What it started ends with it, and so do the files that it wrote."""
+    done = run("ip", "netns", "exec", machine.lab.client, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+               FILES_OF_ITS_OWN + script, check=False, timeout=90)
     assert done.returncode == 0, done.stdout + done.stderr
 
+
+#: A network stack writes more than the files that it is for: NetworkManager rewrites resolv.conf.
+FILES_OF_ITS_OWN = """set -e
+mount -t tmpfs tmpfs /mnt
+for folder in /etc /var/lib; do
+    mkdir -p "/mnt/upper$folder" "/mnt/work$folder"
+    mount -t overlay -o "lowerdir=$folder,upperdir=/mnt/upper$folder,workdir=/mnt/work$folder" overlay "$folder"
+done
+"""
 
 #: NetworkManager with a system bus of its own, which sets up c0 with a rule, and reads its files again.
 NETWORK_MANAGER = """set -e
