@@ -281,8 +281,8 @@ impl Registers {
 mod tests {
     use super::*;
     use crate::base::testing::{TempDir, skip};
-    use crate::trust::quote;
     use crate::trust::swtpm::Swtpm;
+    use crate::trust::{event_log, quote};
     use std::process::Command;
     use std::time::{Duration, Instant};
 
@@ -425,6 +425,46 @@ mod tests {
                 assert!(text.contains(&expected), "{text}{}", String::from_utf8_lossy(&read.stderr));
             }
             Err(e) => skip(format!("tpm2_pcrread: {e}")),
+        }
+    }
+
+    #[test]
+    fn log_of_measurements_replays_with_tpm2_tools() {
+        let dirs = [TempDir::new("log-measured"), TempDir::new("log-replayed")];
+        let (Some(measured), Some(replayed)) = (Swtpm::start(&dirs[0]), Swtpm::start(&dirs[1])) else { return };
+        let mut tpm = measured.connect();
+        let pcr = Plan::default().pcr();
+        let banks = tpm::banks(&mut tpm, pcr).unwrap();
+        let mut log = event_log::Log::begin(&dirs[0].0).unwrap();
+        for (scheme, bytes) in
+            [(Scheme::Prepivot, None), (Scheme::Prepivot, Some(DOCUMENT)), (Scheme::Plain, Some(DOCUMENT))]
+        {
+            let event = scheme.event(&document(bytes)).unwrap();
+            let digests: Vec<_> = banks.iter().map(|bank| (bank.algorithm, event.digest(bank.algorithm))).collect();
+            tpm::extend(&mut tpm, pcr, &banks, &digests).unwrap();
+            log.add(pcr, &event, &digests, "b").unwrap();
+        }
+        log.end().unwrap();
+        // A record is `{"pcr":N,"digests":[{"hashAlg":NAME,"digest":HEX},...],...`: into another TPM, as a verifier would.
+        let text = std::fs::read_to_string(dirs[0].0.join("run/log/systemd/tpm2-measure.log")).unwrap();
+        let tcti = format!("swtpm:host=127.0.0.1,port={}", replayed.1);
+        for record in text.lines() {
+            let words: Vec<&str> = record.split('"').collect();
+            let after = |name| words.windows(3).filter(move |w| w[0] == name).map(|w| w[2]);
+            let sums: Vec<_> =
+                after("hashAlg").zip(after("digest")).map(|(name, sum)| format!("{name}={sum}")).collect();
+            assert_eq!(sums.len(), banks.len(), "{record}");
+            let done =
+                Command::new("tpm2_pcrextend").args(["-T", &tcti, &format!("{pcr}:{}", sums.join(","))]).output();
+            match done {
+                Ok(done) => assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr)),
+                Err(e) => return skip(format!("tpm2_pcrextend: {e}")),
+            }
+        }
+        let mut other = replayed.connect();
+        for bank in &banks {
+            let (ours, theirs) = (tpm::read(&mut tpm, pcr, *bank), tpm::read(&mut other, pcr, *bank));
+            assert_eq!(ours.unwrap(), theirs.unwrap(), "{}", tpm::name(bank.algorithm));
         }
     }
 
