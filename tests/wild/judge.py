@@ -172,8 +172,15 @@ def devices(root, prefix):
             if section == "Link" and path.suffix == ".network":
                 said |= {f"{key} {last[key].lower()}" for key in ("MTUBytes", "MACAddress") if key in last}
             if path.suffix == ".netdev":
-                said |= {f"{section} {key} {last[key]}" for key in ("Id", "Mode", "Kind", "MIIMonitorSec", "ForwardDelaySec", "VNI") if key in last}
+                said |= {f"{section} {key} {last[key]}" for key in ("Id", "Mode", "Kind", "VNI") if key in last}
+                said |= {f"{section} {key} {seconds(last[key])}" for key in ("MIIMonitorSec", "ForwardDelaySec") if key in last}
     return found
+
+
+def seconds(text):
+    """A time of a networkd file in one spelling, as milliseconds where it is one."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)?", text)
+    return f"{float(found[1]) * (1 if found[2] == 'ms' else 1000):g} ms" if found else text
 
 
 def differences(document, reported, netplan_root, networkd_root):

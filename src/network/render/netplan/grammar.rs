@@ -26,7 +26,8 @@ const SECTIONS: [&str; 10] = [
 
 /// A section's own keys, those of every device (`device`) and of devices that are there without netplan (`physical`), and those of
 /// mappings below. Beside the kinds of [`grammar`], `[kind]` is a list, `{kind}` a mapping of any names to such values, `@table` a
-/// mapping with the table's keys, and `address` an address with its prefix, or a mapping of one to its options.
+/// mapping with the table's keys, `address` an address with its prefix, or a mapping of one to its options, and `network` is `net` to
+/// which a missing prefix length is added.
 const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 
 /// The keys that a section's devices must have.
@@ -437,6 +438,13 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
         ("bool", value) => {
             matches!(value, Value::Bool(_)) || value.as_str().is_some_and(|word| grammar::fits(kind, word))
         }
+        ("network", value) => match text.and_then(|text| Cidr::parse_or_host(&text)) {
+            Some(network) => {
+                *value = network.to_string().into();
+                true
+            }
+            None => false,
+        },
         ("mac", value) => match text.filter(|text| is_mac(text)) {
             Some(mac) => {
                 if mac.contains('-') {
@@ -558,6 +566,19 @@ mod tests {
         let (text, warnings) = filtered(text);
         assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
         assert_eq!(warnings.len(), 4, "{warnings:?}");
+    }
+
+    #[test]
+    fn peers_networks_get_their_prefix() {
+        let peer = |networks: &str| {
+            format!(
+                "version: 2\ntunnels: {{g: {{mode: wireguard, key: /etc/wg.key, peers: [{{keys: {{public: \
+                 4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=}}, allowed-ips: [{networks}]}}]}}}}\n"
+            )
+        };
+        let (text, warnings) = filtered(&peer("10.0.0.1, '::1', 10.0.0.0/8, odd"));
+        assert_eq!(text, to_yaml(&yaml::parse("test", &peer("10.0.0.1/32, '::1/128', 10.0.0.0/8")).unwrap()));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 
     #[test]
