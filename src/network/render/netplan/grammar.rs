@@ -420,7 +420,12 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
         for name in keys(map) {
             let path = format!("{path}.{name}");
             // An access point without keys is an open network.
-            let is_kept = |v: &mut Value| (v.is_null() && of.starts_with('@')) || fits(v, of, &path, unsupported);
+            let is_kept = |v: &mut Value| {
+                if v.is_null() && of.starts_with('@') {
+                    *v = Value::Map(Map::default());
+                }
+                fits(v, of, &path, unsupported)
+            };
             if !map.get_mut(&name).is_some_and(is_kept) {
                 map.remove(&name);
                 unsupported.path(&path);
@@ -488,11 +493,13 @@ fn is_whole(table: &str, map: &Map) -> bool {
     }
 }
 
-/// Whether a route has a destination, and no gateway of another family.
+/// Whether a route has a destination, and no gateway of another family. netplan 0.106 ends on a default route without a gateway: only a
+/// gateway tells it the family.
 fn is_route(map: &Map) -> bool {
     let Some(to) = map.get("to").and_then(Value::text) else { return false };
     let via = map.get("via").and_then(Value::text).and_then(|via| Ip::parse(&via));
-    Cidr::parse_or_host(&to).zip(via).is_none_or(|(to, via)| to.is_v6() == via.is_v6())
+    (to != "default" || via.is_some())
+        && Cidr::parse_or_host(&to).zip(via).is_none_or(|(to, via)| to.is_v6() == via.is_v6())
 }
 
 #[cfg(test)]
@@ -544,6 +551,7 @@ mod tests {
             ),
             ("{nameservers: {addresses: 9.9.9.9 odd}}", "{nameservers: {addresses: [9.9.9.9]}}"),
             ("{set-name: x}", "{}"),
+            ("{routes: [{to: default, table: 9}]}", "{routes: []}"),
             ("{match: {macaddress: 52-54-00-12-34-56}}", "{match: {macaddress: '52:54:00:12:34:56'}}"),
             ("{gateway4: '::1', gateway6: '::1', mtu: -1, activation-mode: odd}", "{gateway6: '::1'}"),
             ("{dhcp4-overrides: {use-dns: 7, route-metric: 3, odd: 1}}", "{dhcp4-overrides: {route-metric: 3}}"),
@@ -579,6 +587,8 @@ mod tests {
         let (text, warnings) = filtered(&peer("10.0.0.1, '::1', 10.0.0.0/8, odd"));
         assert_eq!(text, to_yaml(&yaml::parse("test", &peer("10.0.0.1/32, '::1/128', 10.0.0.0/8")).unwrap()));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let (text, _) = filtered("version: 2\nwifis: {w: {access-points: {x: ~}}}\n");
+        assert_eq!(text, to_yaml(&yaml::parse("test", "version: 2\nwifis: {w: {access-points: {x: {}}}}\n").unwrap()));
     }
 
     #[test]
