@@ -173,12 +173,12 @@ def devices(root, prefix):
                 said |= {f"{key} {last[key].lower()}" for key in ("MTUBytes", "MACAddress") if key in last}
             if path.suffix == ".netdev":
                 said |= {f"{section} {key} {last[key]}" for key in ("Id", "Mode", "Kind", "VNI") if key in last}
-                said |= {f"{section} {key} {seconds(last[key])}" for key in ("MIIMonitorSec", "ForwardDelaySec") if key in last}
+                said |= {f"{section} {key} {milliseconds(last[key])}" for key in ("MIIMonitorSec", "ForwardDelaySec") if key in last}
     return found
 
 
-def seconds(text):
-    """A time of a networkd file in one spelling, as milliseconds where it is one."""
+def milliseconds(text):
+    """A time of a networkd file as milliseconds; another text as it is."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)?", text)
     return f"{float(found[1]) * (1 if found[2] == 'ms' else 1000):g} ms" if found else text
 

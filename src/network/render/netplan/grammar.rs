@@ -419,7 +419,7 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
         let Value::Map(map) = value else { return false };
         for name in keys(map) {
             let path = format!("{path}.{name}");
-            // An access point without keys is an open network.
+            // An access point without keys is an open network. netplan takes only a mapping.
             let is_kept = |v: &mut Value| {
                 if v.is_null() && of.starts_with('@') {
                     *v = Value::Map(Map::default());
@@ -493,12 +493,12 @@ fn is_whole(table: &str, map: &Map) -> bool {
     }
 }
 
-/// Whether a route has a destination, and no gateway of another family. netplan 0.106 ends on a default route without a gateway: only a
-/// gateway tells it the family.
+/// Whether a route has a destination, and no gateway of another family. netplan 0.106 aborts on a default route whose family neither a
+/// gateway nor a source tells.
 fn is_route(map: &Map) -> bool {
     let Some(to) = map.get("to").and_then(Value::text) else { return false };
     let via = map.get("via").and_then(Value::text).and_then(|via| Ip::parse(&via));
-    (to != "default" || via.is_some())
+    (to != "default" || via.is_some() || map.contains_key("from"))
         && Cidr::parse_or_host(&to).zip(via).is_none_or(|(to, via)| to.is_v6() == via.is_v6())
 }
 
@@ -551,7 +551,10 @@ mod tests {
             ),
             ("{nameservers: {addresses: 9.9.9.9 odd}}", "{nameservers: {addresses: [9.9.9.9]}}"),
             ("{set-name: x}", "{}"),
-            ("{routes: [{to: default, table: 9}]}", "{routes: []}"),
+            (
+                "{routes: [{to: default, table: 9}, {to: default, from: 10.0.0.5, scope: link}]}",
+                "{routes: [{to: default, from: 10.0.0.5, scope: link}]}",
+            ),
             ("{match: {macaddress: 52-54-00-12-34-56}}", "{match: {macaddress: '52:54:00:12:34:56'}}"),
             ("{gateway4: '::1', gateway6: '::1', mtu: -1, activation-mode: odd}", "{gateway6: '::1'}"),
             ("{dhcp4-overrides: {use-dns: 7, route-metric: 3, odd: 1}}", "{dhcp4-overrides: {route-metric: 3}}"),
@@ -587,6 +590,10 @@ mod tests {
         let (text, warnings) = filtered(&peer("10.0.0.1, '::1', 10.0.0.0/8, odd"));
         assert_eq!(text, to_yaml(&yaml::parse("test", &peer("10.0.0.1/32, '::1/128', 10.0.0.0/8")).unwrap()));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+
+    #[test]
+    fn null_access_point_is_an_open_network() {
         let (text, _) = filtered("version: 2\nwifis: {w: {access-points: {x: ~}}}\n");
         assert_eq!(text, to_yaml(&yaml::parse("test", "version: 2\nwifis: {w: {access-points: {x: {}}}}\n").unwrap()));
     }
@@ -594,13 +601,13 @@ mod tests {
     #[test]
     fn leaves_out_devices_that_would_be_others() {
         let text = "version: 2\nroutes: []\nethernets: {a: {match: {macaddress: no-address}}, b: 7, c: ~}\n\
-                    vlans: {v: {id: 4095, link: c}, w: {id: 5, link: c}}\ntunnels: {t: {mode: odd}}\n\
+                    vlans: {v: {id: 4095, link: c}, w: {id: 5, link: c}}\ntunnels: {t: {mode: odd}, x: {mode: vxlan, id: 0, local: 10.0.0.2, remote: 10.0.0.3}}\n\
                     bonds: {n: {interfaces: [c], parameters: {primary: d, mode: active-backup}}}\n";
         let kept = "version: 2\nethernets: {c: {}}\nvlans: {w: {id: 5, link: c}}\ntunnels: {}\n\
                     bonds: {n: {interfaces: [c], parameters: {mode: active-backup}}}\n";
         let (text, warnings) = filtered(text);
         assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
-        assert_eq!(warnings.len(), 5, "{warnings:?}");
+        assert_eq!(warnings.len(), 6, "{warnings:?}");
     }
 
     #[test]
