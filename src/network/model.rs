@@ -272,6 +272,33 @@ impl Network {
         }
     }
 
+    /// The network as it is when the named devices cannot be created: they have no members, and are members of none. The VLANs on top
+    /// of them, and of each other, are not in it; they are returned beside it.
+    pub fn detached_from(&self, mut names: HashSet<String>) -> (Network, Vec<Interface>) {
+        let mut network = self.clone();
+        let mut on_top = Vec::new();
+        loop {
+            let is_on_top =
+                |i: &mut Interface| matches!(&i.device_type, DeviceType::Vlan { link, .. } if names.contains(link));
+            let more: Vec<Interface> = network.interfaces.extract_if(.., is_on_top).collect();
+            if more.is_empty() {
+                break;
+            }
+            names.extend(more.iter().map(|i| i.name.clone()));
+            on_top.extend(more);
+        }
+        for interface in &mut network.interfaces {
+            let is_left_out = names.contains(&interface.name);
+            if let DeviceType::Bond { interfaces, .. }
+            | DeviceType::Bridge { interfaces, .. }
+            | DeviceType::Vrf { interfaces, .. } = &mut interface.device_type
+            {
+                interfaces.retain(|member| !is_left_out && !names.contains(member));
+            }
+        }
+        (network, on_top)
+    }
+
     /// The interface's own name servers, else the machine's.
     pub fn dns_of<'a>(&'a self, interface: &'a Interface) -> &'a Dns {
         if interface.dns.is_empty() { &self.dns } else { &interface.dns }

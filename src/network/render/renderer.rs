@@ -7,6 +7,7 @@ use crate::network::model::ORIGIN;
 use crate::network::model::{Interface, Network};
 use crate::network::names::DeviceName;
 use crate::root::installed::PROGRAM_FOLDERS;
+use std::collections::HashSet;
 
 /// Whether a path exists in the root.
 pub type Exists<'a> = dyn Fn(&str) -> bool + 'a;
@@ -79,11 +80,13 @@ pub struct File {
     pub merge: Option<Merge>,
 }
 
-/// Where a renderer reports the keys that its stack cannot express.
+/// Where a renderer reports the keys and devices that its stack cannot express.
 #[derive(Debug)]
 pub struct Unsupported<'a> {
     stack: &'static str,
     report: &'a Problems,
+    /// The names of devices that are not written.
+    left_out: HashSet<String>,
 }
 
 /// The comment at the head of each file.
@@ -102,9 +105,20 @@ impl Renderer {
         self.detected_by.iter().any(|e| e.holds(exists, target))
     }
 
-    /// The files for a configuration. Parts that the stack cannot express are reported.
+    /// The files for a configuration. Parts that the stack cannot express are reported. No file refers to a device that is not written
+    /// because the stack cannot have it.
     pub fn files(&self, network: &Network, target: &Target, report: &Problems) -> Vec<File> {
-        (self.render)(network, target, &mut Unsupported { stack: self.name, report })
+        let said = Problems::new();
+        let mut first = Unsupported::of(self.name, &said);
+        let files = (self.render)(network, target, &mut first);
+        if first.left_out.is_empty() {
+            report.absorb(said);
+            return files;
+        }
+        let (without, on_top) = network.detached_from(first.left_out);
+        let mut unsupported = Unsupported::of(self.name, report);
+        on_top.iter().for_each(|vlan| unsupported.key(vlan, "link"));
+        (self.render)(&without, target, &mut unsupported)
     }
 
     /// Whether it may write a file at this path.
@@ -181,7 +195,16 @@ impl File {
     }
 }
 
-impl Unsupported<'_> {
+impl<'a> Unsupported<'a> {
+    fn of(stack: &'static str, report: &'a Problems) -> Unsupported<'a> {
+        Unsupported { stack, report, left_out: HashSet::new() }
+    }
+
+    /// Notes that a device is not written. What makes it so is reported as a key.
+    pub fn leave_out(&mut self, interface: &Interface) {
+        self.left_out.insert(interface.name.clone());
+    }
+
     /// Reports a key of an interface that the stack cannot express.
     pub fn key(&mut self, interface: &Interface, key: &str) {
         let (stack, name) = (self.stack, &interface.name);
@@ -204,7 +227,7 @@ impl Unsupported<'_> {
 impl<'a> Unsupported<'a> {
     /// For tests of a part of a renderer.
     pub fn new(report: &'a Problems) -> Unsupported<'a> {
-        Unsupported { stack: "test", report }
+        Unsupported::of("test", report)
     }
 }
 

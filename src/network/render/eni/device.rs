@@ -25,6 +25,7 @@ pub fn is_known(interface: &Interface, unsupported: &mut Unsupported) -> bool {
         DeviceType::Tunnel(_) => "tunnels",
     };
     unsupported.key(interface, section);
+    unsupported.leave_out(interface);
     false
 }
 

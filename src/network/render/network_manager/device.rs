@@ -240,6 +240,16 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_of_tunnel_have_one_family() {
+        let own = |keys: &str| {
+            of(&files(&format!("version: 2\ntunnels: {{t: {{{keys}}}}}")), "t").split("\n\n").next().unwrap().to_owned()
+        };
+        assert_eq!(own("mode: vxlan, id: 7, local: 10.0.0.2, remote: '::1'"), "\n[vxlan]\nremote=::1\nid=7\n");
+        assert_eq!(own("mode: vxlan, id: 7, local: '::1'"), "\n[vxlan]\nlocal=::1\nid=7\n");
+        assert_eq!(own("mode: sit, local: '::1', remote: 10.0.0.3"), "\n[ip-tunnel]\nmode=3\nremote=10.0.0.3\n");
+    }
+
+    #[test]
     fn writes_only_options_of_the_bonds_mode() {
         let bond = |params: &str| {
             let text =

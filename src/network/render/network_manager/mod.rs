@@ -81,9 +81,11 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         // NetworkManager refuses a profile for such a name. It was reported when it was read.
         let is_found_by_name = !has_mac(interface) && !interface.is_pattern();
         if is_found_by_name && (!is_name(&interface.name) || matches!(interface.name.as_str(), "all" | "default")) {
+            unsupported.leave_out(interface);
             continue;
         }
         let stem = if unique { &interface.id } else { &interface.name };
+        let before = files.len();
         for (n, own) in device::variants(network, interface, unsupported).into_iter().enumerate() {
             let mut sections = profile(network, interface, n, own, unsupported);
             if !grammar::filter(GRAMMAR, &mut sections, NEEDED, |key| unsupported.key(interface, key)) {
@@ -91,6 +93,9 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
             }
             let path = format!("{CONNECTIONS}{}.nmconnection", numbered(stem, n));
             files.push(File::private(path, ini::write(HEADER, &sections)));
+        }
+        if files.len() == before {
+            unsupported.leave_out(interface);
         }
     }
     files.extend(udev::link_files(network));

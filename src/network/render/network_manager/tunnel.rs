@@ -2,7 +2,7 @@
 
 use super::keyfile::{line, list};
 use crate::document::{Map, Value};
-use crate::network::model::Interface;
+use crate::network::model::{Interface, is_tunnel_by_v6};
 use crate::network::render::grammar::is_wireguard_key;
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
@@ -55,8 +55,7 @@ pub fn sections(interface: &Interface, keys: &Map, unsupported: &mut Unsupported
             let (_, number) = MODES.iter().find(|(name, _)| *name == mode)?;
             // NetworkManager refuses a tunnel without another end.
             let remote: IpAddr = keys.get("remote")?.as_str()?.parse().ok()?;
-            let is_v6 = matches!(mode, "ip6ip6" | "ipip6" | "ip6gre" | "vti6" | "ip6gretap");
-            if remote.is_ipv6() != is_v6 {
+            if remote.is_ipv6() != is_tunnel_by_v6(mode) {
                 return None;
             }
             let mut section = Section::new("ip-tunnel");
@@ -71,8 +70,10 @@ fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys, uns
     let mut section = Section::new(name);
     let mode = keys.get("mode").and_then(Value::as_str).unwrap_or_default();
     let is_keyed = mode.contains("gre") || mode.contains("vti");
+    let end = |key: &str| keys.get(key)?.as_str()?.parse::<IpAddr>().ok();
+    // NetworkManager refuses a profile whose ends are of two families (nm-setting-vxlan.c and nm-setting-ip-tunnel.c, `verify`).
+    let is_v6 = end("remote").or(end("local")).is_some_and(|ip| ip.is_ipv6());
     for (key, value) in keys.iter() {
-        let address = || value.as_str().is_some_and(|t| t.parse::<IpAddr>().is_ok());
         match (table.iter().find(|(netplan, _)| *netplan == key), key) {
             (_, "mode") => {}
             (_, "link") => section.maybe("parent", line(value)),
@@ -90,7 +91,9 @@ fn plain(interface: &Interface, name: &'static str, keys: &Map, table: Keys, uns
                     }
                 }
             }
-            (Some((_, own)), "local" | "remote") if address() => section.maybe(own, line(value)),
+            (Some((_, own)), "local" | "remote") if end(key).is_some_and(|ip| ip.is_ipv6() == is_v6) => {
+                section.maybe(own, line(value))
+            }
             (Some((_, own)), _) if key != "local" && key != "remote" => match line(value) {
                 Some(text) => section.add(*own, text),
                 None => unsupported.key(interface, key),

@@ -53,12 +53,14 @@ fn render(network: &Network, _: &Target, unsupported: &mut Unsupported) -> Vec<F
         let mut sections = network::sections(network, interface, unsupported);
         // Without [Match] networkd ignores the file.
         if !grammar::filter(GRAMMAR, &mut sections, 1, |key| unsupported.key(interface, key)) {
+            unsupported.leave_out(interface);
             continue;
         }
         let mut netdev = netdev::sections(interface, unsupported);
         if let Some((sections, _)) = &mut netdev {
             // networkd refuses a device without what its kind requires, and what is configured for it would wait for ever.
             if !grammar::filter(NETDEV, sections, 2, |key| unsupported.key(interface, key)) {
+                unsupported.leave_out(interface);
                 continue;
             }
         }
@@ -108,6 +110,23 @@ mod tests {
             paths.filter(|p| p.contains(name)).count()
         };
         assert_eq!([of("bridge789012345"), of("bridge7890123456")], [2, 0]);
+    }
+
+    #[test]
+    fn nothing_refers_to_a_refused_device() {
+        let text = "version: 2\nethernets: {e: {}, f: {}}\nvrfs: {v: {table: 0, interfaces: [e]}}\n\
+            bonds: {bond012345678901: {interfaces: [f]}}\n\
+            vlans: {a: {id: 5, link: bond012345678901}, b: {id: 6, link: a}, c: {id: 7, link: e}}\n";
+        let network = crate::network::testing::network(text);
+        let report = Problems::new();
+        let files = RENDERER.files(&network, &target("debian"), &report);
+        let paths: Vec<_> = files.iter().map(|f| f.path.rsplit('-').next().unwrap()).collect();
+        assert_eq!(paths, ["e.network", "f.network", "c.network", "c.netdev"]);
+        assert!(files.iter().all(|f| !f.content.contains("VRF=") && !f.content.contains("Bond=")));
+        let said = report.texts(crate::base::problem::Severity::Warning);
+        for what in ["table of v", "name of bond012345678901", "link of a", "link of b"] {
+            assert!(said.iter().any(|text| text.to_lowercase().contains(what)), "{what}: {said:?}");
+        }
     }
 
     #[test]

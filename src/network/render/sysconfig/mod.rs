@@ -116,6 +116,10 @@ fn is_known(interface: &Interface, unsupported: &mut Unsupported) -> bool {
         DeviceType::Tunnel(_) => "tunnels",
     };
     unsupported.key(interface, key);
+    // A device that is found by a pattern may have the name that others refer to.
+    if !interface.is_pattern() {
+        unsupported.leave_out(interface);
+    }
     false
 }
 
@@ -124,7 +128,11 @@ fn filter(table: &str, variables: &mut Variables, interface: &Interface, unsuppo
     let mut report = |key: &str| unsupported.key(interface, key);
     let mut filter = Filter::new(GRAMMAR, table, &mut report);
     variables.retain(|key, value| filter.keep(key, value));
-    filter.is_whole
+    let is_whole = filter.is_whole;
+    if !is_whole {
+        unsupported.leave_out(interface);
+    }
+    is_whole
 }
 
 /// resolv.conf with all name servers, and NetworkManager's setting that keeps it from replacing the file.
