@@ -31,7 +31,7 @@ use crate::machine::nic::is_name;
 use crate::network::address::{Cidr, Ip};
 use crate::network::mac::{is_infiniband_mac, is_mac};
 use crate::network::parameters::is_passphrase;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The grammar of a stack's files.
 #[derive(Clone, Copy)]
@@ -99,6 +99,23 @@ pub fn is_wireguard_key(text: &str) -> bool {
             .is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/')))
 }
 
+/// Whether a text is a host, an address of IPv6 in brackets, and a port behind a colon.
+fn is_endpoint(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let is_host = match bracketed {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => host.len() <= 253 && host.split('.').all(is_label),
+    };
+    is_host && port.parse::<u16>().is_ok()
+}
+
 /// Whether a text is an address with its prefix length.
 pub fn is_cidr(text: &str) -> bool {
     text.split_once('/').is_some_and(|(_, prefix)| prefix.parse::<u8>().is_ok())
@@ -123,9 +140,7 @@ pub fn fits(kind: &str, text: &str) -> bool {
         "cidr" => is_cidr(text),
         "net" => is_net(),
         "destination" => text == "default" || is_net(),
-        "endpoint" => text
-            .rsplit_once(':')
-            .is_some_and(|(host, port)| !host.is_empty() && !host.contains(' ') && port.parse::<u16>().is_ok()),
+        "endpoint" => is_endpoint(text),
         "passphrase" => is_passphrase(text),
         "key" => is_wireguard_key(text),
         "tunnelkey" => text.parse::<u32>().is_ok() || text.parse::<Ipv4Addr>().is_ok(),
@@ -229,6 +244,9 @@ mod tests {
             ("cidr", "10.0.0.1/1", "::1/0"),
             ("destination", "default", "10.0.0.256"),
             ("endpoint", "[::1]:51820", "a b:1"),
+            ("endpoint", "wg.example.com:51820", "::1"),
+            ("endpoint", "10.0.0.9:1", "fe80::1:51820"),
+            ("endpoint", "a-b:65535", "[10.0.0.9]:65536"),
             ("key", "4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=", "secret"),
             ("tunnelkey", "1.2.3.4", "odd"),
             ("device", "eth0.5", "a name of many letters"),

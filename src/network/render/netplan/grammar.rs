@@ -408,7 +408,13 @@ fn inside(kind: &'static str, open: char, close: char) -> Option<&'static str> {
 fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Unsupported) -> bool {
     if let Some(table) = kind.strip_prefix('@') {
         return match value {
-            Value::Map(map) => filter_map(map, &[table], path, unsupported) && is_whole(table, map),
+            Value::Map(map) => {
+                let is_taken = filter_map(map, &[table], path, unsupported) && is_whole(table, map);
+                if table == "access-point" {
+                    check_channel(map, path, unsupported);
+                }
+                is_taken
+            }
             _ => false,
         };
     }
@@ -490,6 +496,16 @@ fn is_whole(table: &str, map: &Map) -> bool {
         "route" => is_route(map),
         "rule" => map.contains_key("from") || map.contains_key("to"),
         _ => true,
+    }
+}
+
+/// Removes a channel that its band does not have, on which netplan ends (util.c, `wifi_get_freq24` and `wifi_get_freq5`).
+fn check_channel(point: &mut Map, path: &str, unsupported: &mut Unsupported) {
+    let [band, channel] = ["band", "channel"].map(|key| point.get(key).and_then(Value::text));
+    let Some((band, channel)) = band.zip(channel) else { return };
+    if !GRAMMAR.takes(&format!("band-{}", band.trim_end_matches("Hz")), "channel", &channel) {
+        point.remove("channel");
+        unsupported.path(&format!("{path}.channel"));
     }
 }
 
@@ -590,6 +606,14 @@ mod tests {
         let (text, warnings) = filtered(&peer("10.0.0.1, '::1', 10.0.0.0/8, odd"));
         assert_eq!(text, to_yaml(&yaml::parse("test", &peer("10.0.0.1/32, '::1/128', 10.0.0.0/8")).unwrap()));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+
+    #[test]
+    fn channels_are_those_of_their_band() {
+        let points = "{a: {band: 5GHz, channel: 36}, b: {band: 5GHz, channel: 4096}, c: {band: 2.4GHz, channel: 36}, d: {channel: 99}}";
+        let (text, said) = filtered(&format!("version: 2\nwifis: {{w: {{access-points: {points}}}}}\n"));
+        assert!(text.contains("36") && !text.contains("4096") && text.contains("99"), "{text}");
+        assert_eq!(said.len(), 2, "{said:?}");
     }
 
     #[test]

@@ -240,6 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn channels_are_those_of_their_band() {
+        let own = |keys: &str| {
+            let text = format!("version: 2\nwifis: {{w: {{access-points: {{x: {{{keys}}}}}}}}}");
+            files(&text).iter().find(|f| f.1.contains("[wifi]")).unwrap().1.split("\n\n").next().unwrap().to_owned()
+        };
+        assert_eq!(own("band: 5GHz, channel: 36"), "\n[wifi]\nssid=x\nband=a\nchannel=36\n");
+        for keys in ["band: 5GHz, channel: 4096", "band: 5GHz, channel: 1", "channel: 36"] {
+            assert!(!own(keys).contains("channel"), "{keys}");
+        }
+    }
+
+    #[test]
     fn both_ends_of_tunnel_have_one_family() {
         let own = |keys: &str| {
             of(&files(&format!("version: 2\ntunnels: {{t: {{{keys}}}}}")), "t").split("\n\n").next().unwrap().to_owned()

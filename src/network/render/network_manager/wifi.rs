@@ -1,10 +1,11 @@
 //! NetworkManager's sections for a Wi-Fi network: `[wifi]`, `[wifi-security]` (nm-settings(5)).
 
+use super::GRAMMAR;
 use super::keyfile::{escape, list};
 use crate::document::{Map, Value};
 use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::Interface;
-use crate::network::parameters::{self, integer};
+use crate::network::parameters;
 use crate::network::render::ini::Section;
 use crate::network::render::renderer::Unsupported;
 
@@ -16,6 +17,11 @@ pub fn networks(interface: &Interface, keys: &Map, unsupported: &mut Unsupported
     let points = keys.get("access-points").and_then(Value::as_map);
     let points = points.into_iter().flat_map(|m| m.iter());
     points.filter_map(|(ssid, point)| access_point(interface, ssid, point, unsupported)).collect()
+}
+
+/// Whether the band has the channel. NetworkManager refuses a profile with a channel and no band, or another band's.
+fn is_channel(band: Option<&str>, channel: &str) -> bool {
+    band.is_some_and(|band| GRAMMAR.takes(&format!("band-{band}"), "channel", channel))
 }
 
 /// The sections for one network. None if NetworkManager could not join it with what the keys say.
@@ -32,16 +38,19 @@ fn access_point(
     wifi.add("ssid", name.strip_suffix(';').unwrap_or(&name));
     let mut password = text(point.get("password"));
     let mut management = password.is_some().then(|| "wpa-psk".to_owned());
-    let has_band = matches!(point.get("band").and_then(Value::as_str), Some("2.4GHz" | "5GHz"));
+    let band = match point.get("band").and_then(Value::as_str) {
+        Some("2.4GHz" | "2.4G") => Some("bg"),
+        Some("5GHz" | "5G") => Some("a"),
+        _ => None,
+    };
     for (key, value) in point.as_map().into_iter().flat_map(|m| m.iter()) {
         match (key, value.as_str()) {
             ("password", _) => {}
             ("mode", Some(mode @ ("infrastructure" | "ap" | "adhoc"))) => wifi.add("mode", mode),
-            ("band", Some("2.4GHz")) => wifi.add("band", "bg"),
-            ("band", Some("5GHz")) => wifi.add("band", "a"),
+            ("band", _) if band.is_some() => wifi.maybe("band", band),
             ("bssid", Some(mac)) if is_mac(mac) => wifi.add("bssid", plain_mac(mac).to_ascii_uppercase()),
             ("hidden", _) => wifi.add("hidden", value.is_true()),
-            ("channel", _) => match integer(value).filter(|_| has_band) {
+            ("channel", _) => match value.text().filter(|n| is_channel(band, n)) {
                 Some(n) => wifi.add("channel", n),
                 None => report("channel"),
             },
