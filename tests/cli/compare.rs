@@ -106,6 +106,43 @@ fn failed_module_of_cloud_init_explains_missing_files() {
 }
 
 #[test]
+fn failed_module_explains_files_it_would_change() {
+    let dir = provisioned("compare-partly");
+    dir.write("srv/a", "two\n");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.out.contains("  different /srv/a (write_files)"), "{}{}", found.out, found.err);
+    let log = "x - log_util.py[WARNING]: Running module write-files (<module 'cloudinit' from 'x.py'>) failed\n";
+    dir.write("var/log/cloud-init.log", log);
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 0 && found.out.contains("  stated    /srv/a (failed: "), "{}", found.out);
+    // Another module's failure explains nothing.
+    dir.write("var/log/cloud-init.log", log.replace("write-files", "set_hostname").as_str());
+    assert_eq!(run_in(&dir, "compare --root ROOT").code, 1);
+}
+
+#[test]
+fn missing_disks_are_stated_and_others_are_not() {
+    let dir = provisioned("compare-disks");
+    dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [mounts]\n");
+    dir.write(
+        "var/lib/cloud/instances/i-1/user-data.txt",
+        "#cloud-config\nlocale: false\nmounts: [[sdc, /opt], [ephemeral0, null]]\n",
+    );
+    dir.write("opt/.keep", "");
+    dir.write("etc/fstab", "sdc\t/opt\tauto\tdefaults,nofail,comment=cloudconfig\t0\t2\n");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(
+        found.code == 0 && found.out.contains("  stated    /etc/fstab (missing-disks: "),
+        "{}{}",
+        found.out,
+        found.err
+    );
+    dir.write("etc/fstab", "sdc\t/opt\txfs\tdefaults,nofail,comment=cloudconfig\t0\t2\n");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.out.contains("  different /etc/fstab (mounts)"), "{}", found.out);
+}
+
+#[test]
 fn machine_without_an_instance_is_an_error() {
     let dir = TempDir::new("compare-none");
     let found = run_in(&dir, "compare --root ROOT");

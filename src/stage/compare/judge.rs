@@ -1,5 +1,6 @@
 //! How a file that is there compares with the one that prepivot would leave.
 
+use super::disks;
 use crate::base::glob;
 use crate::document::{Value, json, yaml};
 
@@ -34,8 +35,8 @@ pub fn stated(path: &str) -> impl Iterator<Item = Stated> {
     rows.filter(move |row| glob::matches(row.files, path))
 }
 
-/// Compares the content that is at `path` with the one that is to be.
-pub fn contents(path: &str, there: &[u8], wanted: &[u8]) -> Verdict {
+/// Compares the content that is at `path` with the one that is to be. `is_there` tells whether the machine has a device.
+pub fn contents(path: &str, there: &[u8], wanted: &[u8], is_there: &dyn Fn(&str) -> bool) -> Verdict {
     if there == wanted {
         return Verdict::Same;
     }
@@ -50,16 +51,22 @@ pub fn contents(path: &str, there: &[u8], wanted: &[u8]) -> Verdict {
     if alike(path, &there, &wanted) {
         return Verdict::Alike;
     }
-    let fits = |row: &Stated| {
+    // More than one row may be about a file: each takes away what it is about, and the one after which nothing is left is named.
+    let (mut there, mut wanted) = (there, wanted);
+    for row in stated(path) {
         let (kind, words) = row.what.split_once(' ').unwrap_or((row.what, ""));
-        match kind {
-            "any" => true,
-            "lines" => alike(path, &without_lines(&there, words), &without_lines(&wanted, words)),
-            "words" => alike(path, &without_words(&there, words), &without_words(&wanted, words)),
-            _ => false,
+        (there, wanted) = match kind {
+            "any" => return Verdict::Stated(row),
+            "lines" => (without_lines(&there, words), without_lines(&wanted, words)),
+            "words" => (without_words(&there, words), without_words(&wanted, words)),
+            "disks" => disks::without_missing(&there, &wanted, is_there),
+            _ => continue,
+        };
+        if alike(path, &there, &wanted) {
+            return Verdict::Stated(row);
         }
-    };
-    stated(path).find(fits).map_or(Verdict::Different, Verdict::Stated)
+    }
+    Verdict::Different
 }
 
 /// The row for a path and a difference of one word.
@@ -102,7 +109,8 @@ fn alike(path: &str, there: &str, wanted: &str) -> bool {
     let documents = |parse: fn(&str, &[u8]) -> Option<Value>| {
         parse(path, there.as_bytes()).is_some_and(|value| Some(value) == parse(path, wanted.as_bytes()))
     };
-    if path.ends_with(".yaml") && documents(|path, text| yaml::parse(path, std::str::from_utf8(text).ok()?).ok()) {
+    let of_yaml = |path: &str, text: &[u8]| yaml::parse(path, std::str::from_utf8(text).ok()?).ok();
+    if path.ends_with(".yaml") && documents(of_yaml) {
         return true;
     }
     if path.ends_with(".json") && documents(|path, text| Some(json::sorted(&json::parse(path, text).ok()?))) {
@@ -139,7 +147,8 @@ mod tests {
 
     #[test]
     fn comments_order_and_notation_are_alike() {
-        let compared = |path: &str, there: &str, wanted: &str| contents(path, there.as_bytes(), wanted.as_bytes());
+        let compared =
+            |path: &str, there: &str, wanted: &str| contents(path, there.as_bytes(), wanted.as_bytes(), &|_| true);
         assert_eq!(compared("/a", "# x\nb  c\na\n", "a\nb c\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: {b: \"1\"}\n", "a:\n  b: '1'\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: 1\n", "a: 2\n"), Verdict::Different);
@@ -160,10 +169,11 @@ mod tests {
             assert_eq!(fields.len(), 4, "{row}");
             assert!(stated(fields[1]).any(|stated| stated.id == fields[0]), "{row}");
             let kind = fields[2].split(' ').next().unwrap();
-            assert!(["any", "kept", "made", "mode", "lines", "words"].contains(&kind), "{row}");
+            assert!(["any", "kept", "made", "mode", "lines", "words", "disks"].contains(&kind), "{row}");
         }
-        let fstab = contents("/etc/fstab", b"a /b auto defaults,nofail 0 2\n", b"a /b auto defaults 0 2\n");
-        assert!(matches!(fstab, Verdict::Stated(row) if row.id == "no-fail"), "{fstab:?}");
-        assert_eq!(contents("/etc/fstab", b"a /b auto nofail 0 2\n", b"a /c auto defaults 0 2\n"), Verdict::Different);
+        let fstab = |there: &str, wanted: &str| contents("/etc/fstab", there.as_bytes(), wanted.as_bytes(), &|_| true);
+        let by_row = fstab("a /b auto defaults,nofail 0 2\n", "a /b auto defaults 0 2\n");
+        assert!(matches!(by_row, Verdict::Stated(row) if row.id == "no-fail"), "{by_row:?}");
+        assert_eq!(fstab("a /b auto nofail 0 2\n", "a /c auto defaults 0 2\n"), Verdict::Different);
     }
 }

@@ -5,22 +5,27 @@
 //! there as it would be written.
 
 mod cached;
+mod disks;
 mod judge;
 
 use super::Options;
 use super::boot::Boot;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
+use super::plan::{self, Trace};
 use super::provision;
 use crate::base::error::Result;
 use crate::base::mask;
 use crate::document::{Map, Value, json};
+use crate::instance::Instance;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
 use crate::root::{Attr, Change, Kind, Root, Stage, Use};
 use judge::Verdict;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::rc::Rc;
 
 /// What belongs to the last instance: absent for the plan.
 const OF_INSTANCE: [&str; 4] = ["instance", "instances", "data", "sem"];
@@ -38,35 +43,36 @@ const LOG: &str = "/var/log/cloud-init.log";
 const WRITING: (&str, &str) = ("Writing to ", " - ");
 /// What its log says of a module that failed: the module's name is between them.
 const FAILED: (&str, &str) = ("Running module ", ") failed");
+/// What its log says of work that a module could not do, which does not fail it, and the module.
+const PARTLY_FAILED: [(&str, &str); 2] =
+    [("Applying SSH credentials failed!", "ssh"), ("Decode error, failed to add key: ", "apt_configure")];
+/// Of the log's lines that name a failed module, the one that is meant for people.
+const WARNING: &str = "[WARNING]: ";
 /// The longest path that is printed, in bytes.
 const LONGEST_SHOWN: usize = 256;
-/// Files by which paths are made by which module, for people.
-const MODULES: [(&str, &str); 17] = [
-    ("/etc/netplan/", "network"),
-    ("/etc/network/", "network"),
-    ("/etc/systemd/network/", "network"),
-    ("/etc/NetworkManager/", "network"),
+/// The modules that make paths which cloud-init made and prepivot does not.
+const MODULES: [(&str, &str); 14] = [
+    ("/etc/netplan/", plan::NETWORK),
+    ("/etc/network/", plan::NETWORK),
+    ("/etc/systemd/network/", plan::NETWORK),
+    ("/etc/NetworkManager/", plan::NETWORK),
     ("/etc/hostname", "set_hostname"),
     ("/etc/hosts", "update_etc_hosts"),
     ("/etc/fstab", "mounts"),
     ("/etc/ssh/ssh_host_", "ssh"),
     ("/etc/ssh/sshd_config", "set_passwords"),
     ("/etc/apt/", "apt_configure"),
-    ("/etc/timezone", "timezone"),
     ("/etc/localtime", "timezone"),
     ("/etc/default/locale", "locale"),
-    ("/etc/locale", "locale"),
-    ("/etc/default/keyboard", "keyboard"),
     ("/etc/rsyslog.d/", "rsyslog"),
     ("/etc/sudoers", "users_groups"),
 ];
-/// The same for files with these names in any folder.
-const ACCOUNTS: [&str; 8] =
-    ["passwd", "shadow", "group", "gshadow", "subuid", "subgid", "authorized_keys", "90-cloud-init-users"];
 
 /// One path, and how it compares.
 pub struct Compared {
     pub path: String,
+    /// The module that makes it, as far as is known; empty: not known.
+    pub module: String,
     pub how: How,
     /// What differs, without secrets.
     pub details: String,
@@ -128,43 +134,61 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     let instance = cached::instance(&root, &boot.report)?;
-    for name in OF_INSTANCE {
-        root.remove(&format!("{CLOUD_DIR}/{name}"))?;
-    }
-    for path in WHOLE.iter().chain(&[RUN_DIR]) {
-        root.remove(path)?;
-    }
-    root.watch();
-    provision::provision(&mut root, &mut boot, &instance, true);
-    root.enter(Stage::Network);
-    provision::files_of_running_system(&mut root, &instance, &boot.report);
-    for stage in Stage::WITH_MODULES {
-        root.enter(stage);
-        Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Running);
-    }
+    let trace = planned(&mut root, &mut boot, &instance)?;
     let read: BTreeSet<String> = root.take_watched().into_iter().collect();
     let finished = finished(&disk, &instance.folder());
     let intended = root.intended();
     let made: BTreeSet<&str> = intended.iter().map(Change::path).collect();
-    let mut paths: Vec<Compared> = intended.iter().filter_map(|change| one(&disk, change, finished)).collect();
-    let failed = failed_modules(&disk);
-    for compared in paths.iter_mut().filter(|compared| compared.how == How::Missing) {
-        if failed.contains(module(&compared.path)) {
+    let log = disk.text_at_most(LOG, crate::root::MAX_READ);
+    let failed = failed_modules(&log);
+    let mut paths = Vec::new();
+    for change in &intended {
+        let Some(mut compared) = one(&disk, change, finished) else { continue };
+        let modules = trace.of_change(change);
+        compared.module = modules.last().copied().unwrap_or_default().to_owned();
+        let has_failed = modules.iter().any(|module| failed.contains(*module));
+        if has_failed && matches!(compared.how, How::Missing | How::Different) {
             compared.how = How::Stated("failed", "cloud-init's module failed, by its log");
         }
+        paths.push(compared);
     }
-    for path in written_by_cloud_init(&disk) {
+    for path in written_by_cloud_init(&log) {
         if !made.contains(path.as_str()) && is_compared(&path) && disk.lstat(&path).is_some() {
             // A file that prepivot has read and left as it is, because there is nothing to change.
             let otherwise = if read.contains(&path) { How::Same } else { How::Only };
             let how = row(&path, "kept", otherwise);
-            paths.push(Compared { path, how, details: String::new() });
+            let module = MODULES.iter().find(|(start, _)| path.starts_with(start)).map_or("", |(_, module)| module);
+            paths.push(Compared { path, module: module.to_owned(), how, details: String::new() });
         }
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     paths.iter_mut().for_each(|compared| hide(&mut compared.path));
     let notes = boot.errors_and_warnings();
     Ok(Comparison { instance_id: instance.instance_id, source: instance.source, paths, notes })
+}
+
+/// Plans the instance as a new one over what is there. Returns what each module changed.
+fn planned(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Result<Trace> {
+    for name in OF_INSTANCE {
+        root.remove(&format!("{CLOUD_DIR}/{name}"))?;
+    }
+    for path in WHOLE.iter().chain(&[RUN_DIR]) {
+        root.remove(path)?;
+    }
+    let trace = Rc::new(RefCell::new(Trace::default()));
+    let observed = Rc::clone(&trace);
+    boot.observer = Some(Box::new(move |root, module| observed.borrow_mut().observe(root, module)));
+    root.watch();
+    root.trace_changes();
+    provision::provision(root, boot, instance, true);
+    root.enter(Stage::Network);
+    provision::files_of_running_system(root, instance, &boot.report);
+    for stage in Stage::WITH_MODULES {
+        root.enter(stage);
+        Run::new(root, boot, instance).stage(stage, Half::Running);
+    }
+    boot.observer = None;
+    Ok(trace.take())
 }
 
 fn is_compared(path: &str) -> bool {
@@ -179,20 +203,22 @@ fn finished(disk: &Root, folder: &str) -> Option<i64> {
 }
 
 /// The paths that cloud-init's log says were written.
-fn written_by_cloud_init(disk: &Root) -> BTreeSet<String> {
-    let text = disk.text_at_most(LOG, crate::root::MAX_READ);
+fn written_by_cloud_init(log: &str) -> BTreeSet<String> {
     let path = |line: &str| line.split_once(WRITING.0)?.1.split_once(WRITING.1).map(|(path, _)| path.to_owned());
-    text.lines().filter_map(path).filter(|path| path.starts_with('/')).collect()
+    log.lines().filter_map(path).filter(|path| path.starts_with('/')).collect()
 }
 
 /// The modules that cloud-init's log says failed, with `_` in their names.
-fn failed_modules(disk: &Root) -> BTreeSet<String> {
-    let text = disk.text_at_most(LOG, crate::root::MAX_READ);
+fn failed_modules(log: &str) -> BTreeSet<String> {
     let name = |line: &str| {
-        let rest = line.split_once(FAILED.0)?.1;
-        rest.ends_with(FAILED.1).then(|| rest.split(' ').next().unwrap_or_default().replace('-', "_"))
+        let rest = line.split_once(WARNING)?.1;
+        if let Some((_, module)) = PARTLY_FAILED.iter().find(|(text, _)| rest.starts_with(text)) {
+            return Some((*module).to_owned());
+        }
+        let name = rest.strip_prefix(FAILED.0).filter(|rest| rest.ends_with(FAILED.1))?;
+        Some(name.split(' ').next()?.replace('-', "_"))
     };
-    text.lines().filter_map(name).collect()
+    log.lines().filter_map(name).collect()
 }
 
 /// A document may have a text in the place of a path, which may be a secret: such a path is not shown.
@@ -211,7 +237,7 @@ fn one(disk: &Root, change: &Change, finished: Option<i64>) -> Option<Compared> 
     let (how, details) = judged(disk, change);
     let is_later = || finished.zip(disk.modified(path)).is_some_and(|(finished, modified)| modified > finished + 1);
     let how = if how == How::Different && is_later() { How::Since } else { how };
-    Some(Compared { path: path.to_owned(), how, details })
+    Some(Compared { path: path.to_owned(), module: String::new(), how, details })
 }
 
 fn row(path: &str, what: &str, otherwise: How) -> How {
@@ -240,7 +266,7 @@ fn judged(disk: &Root, change: &Change) -> (How, String) {
                 Err(e) => return (How::Different, e.to_string()),
             };
             let wanted = content.to_vec();
-            let how = match judge::contents(path, &there, &wanted) {
+            let how = match judge::contents(path, &there, &wanted, &|device| disk.exists(device)) {
                 Verdict::Same => How::Same,
                 Verdict::Alike => How::Alike,
                 Verdict::Stated(row) => How::Stated(row.id, row.reason),
@@ -271,15 +297,6 @@ fn mode(path: &str, how: How, there: Attr, wanted: Attr, details: String) -> (Ho
     (how, line + &details)
 }
 
-/// The module that makes a path, as far as its name tells.
-fn module(path: &str) -> &'static str {
-    let name = path.rsplit('/').next().unwrap_or_default();
-    if ACCOUNTS.contains(&name) {
-        return "users_groups";
-    }
-    MODULES.iter().find(|(start, _)| path.starts_with(start)).map_or("write_files or another", |(_, module)| module)
-}
-
 impl Comparison {
     /// Whether everything that differs is stated, or is the machine's own life.
     pub fn is_explained(&self) -> bool {
@@ -289,11 +306,12 @@ impl Comparison {
     /// For people: one line for each path that is not the same, with what differs, and the numbers.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        for Compared { path, how, details } in self.paths.iter().filter(|path| path.how != How::Same) {
+        for Compared { path, module, how, details } in self.paths.iter().filter(|path| path.how != How::Same) {
             let about = match how {
                 How::Same | How::Alike => String::new(),
                 How::Stated(id, reason) => format!(" ({id}: {reason})"),
-                _ => format!(" ({})", module(path)),
+                _ if module.is_empty() => String::new(),
+                _ => format!(" ({module})"),
             };
             out += &super::plan::shown(&format!("  {:<9} {path}{about}", how.name()));
             if how.is_unexplained() {
@@ -322,7 +340,7 @@ impl Comparison {
 
     /// The same as JSON, with the paths that are the same.
     pub fn to_json(&self) -> String {
-        let path = |Compared { path, how, details }: &Compared| {
+        let path = |Compared { path, module, how, details }: &Compared| {
             let mut map = Map::new();
             map.insert("path", path.as_str());
             map.insert("is", how.name());
@@ -331,7 +349,7 @@ impl Comparison {
                 map.insert("reason", *reason);
             }
             if how.is_unexplained() || *how == How::Since {
-                map.insert("module", module(path));
+                map.insert("module", module.as_str());
                 map.insert("diff", mask::urls(&mask::options(details)).into_owned());
             }
             Value::Map(map)
