@@ -121,6 +121,23 @@ fn failed_module_explains_files_it_would_change() {
 }
 
 #[test]
+fn failed_stage_and_unread_document_explain_their_files() {
+    let dir = provisioned("compare-stage");
+    dir.write("srv/a", "two\n");
+    for (line, code) in [
+        ("main.py[ERROR]: failed stage init", 0),
+        ("main.py[ERROR]: failed stage init-local", 1),
+        ("main.py[ERROR]: failed stage modules-final", 1),
+        ("cloud_config.py[WARNING]: Failed at merging in cloud config part from part-001: empty cloud config", 0),
+    ] {
+        dir.write("var/log/cloud-init.log", format!("x - {line}\n").as_str());
+        let found = run_in(&dir, "compare --root ROOT");
+        assert_eq!(found.code, code, "{line}: {}", found.out);
+        assert_eq!(found.out.contains("  stated    /srv/a (failed: "), code == 0, "{line}: {}", found.out);
+    }
+}
+
+#[test]
 fn missing_disks_are_stated_and_others_are_not() {
     let dir = provisioned("compare-disks");
     dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [mounts]\n");

@@ -107,7 +107,8 @@ fn without_words(text: &str, words: &str) -> String {
 /// Whether two texts say the same to who reads them: as documents, or as lines without comments, in any order.
 fn alike(path: &str, there: &str, wanted: &str) -> bool {
     let documents = |parse: fn(&str, &[u8]) -> Option<Value>| {
-        parse(path, there.as_bytes()).is_some_and(|value| Some(value) == parse(path, wanted.as_bytes()))
+        let meant = |text: &str| Some(without_empty(&parse(path, text.as_bytes())?));
+        meant(there).is_some_and(|value| Some(value) == meant(wanted))
     };
     let of_yaml = |path: &str, text: &[u8]| yaml::parse(path, std::str::from_utf8(text).ok()?).ok();
     if path.ends_with(".yaml") && documents(of_yaml) {
@@ -118,6 +119,32 @@ fn alike(path: &str, there: &str, wanted: &str) -> bool {
     }
     let comments: &[&str] = if path.starts_with("/etc/apt/apt.conf") { &["#", "//"] } else { &["#", ";"] };
     lines(there, comments) == lines(wanted, comments)
+}
+
+/// A document without its empty lists and maps.
+fn without_empty(value: &Value) -> Value {
+    let is_empty = |value: &Value| {
+        value.as_map().is_some_and(|map| map.iter().next().is_none())
+            || value.as_list().is_some_and(<[Value]>::is_empty)
+    };
+    if let Some(map) = value.as_map() {
+        let kept = map.iter().map(|(key, item)| (key, without_empty(item))).filter(|(_, item)| !is_empty(item));
+        return Value::Map(kept.collect());
+    }
+    match value.as_list() {
+        Some(list) => list.iter().map(without_empty).collect::<Vec<_>>().into(),
+        None => value.clone(),
+    }
+}
+
+/// Whether a file says nothing to netplan, which is the same as no file.
+pub fn configures_nothing(path: &str, content: &[u8]) -> bool {
+    let document = std::str::from_utf8(content).ok().and_then(|text| yaml::parse(path, text).ok());
+    path.starts_with("/etc/netplan/")
+        && document.is_some_and(|document| {
+            let network = without_empty(&document).get("network").cloned().unwrap_or_default();
+            network.as_map().is_some_and(|map| map.iter().all(|(key, _)| matches!(key, "version" | "renderer")))
+        })
 }
 
 /// The lines that are no comments, sorted, each with single spaces and its words between commas without empty ones.
@@ -151,7 +178,11 @@ mod tests {
             |path: &str, there: &str, wanted: &str| contents(path, there.as_bytes(), wanted.as_bytes(), &|_| true);
         assert_eq!(compared("/a", "# x\nb  c\na\n", "a\nb c\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: {b: \"1\"}\n", "a:\n  b: '1'\n"), Verdict::Alike);
+        assert_eq!(compared("/a.yaml", "a: {b: {}, c: 1, d: []}\n", "a: {c: 1}\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: 1\n", "a: 2\n"), Verdict::Different);
+        assert!(configures_nothing("/etc/netplan/50.yaml", b"network: {version: 2, ethernets: {}}\n"));
+        assert!(!configures_nothing("/etc/netplan/50.yaml", b"network: {version: 2, ethernets: {a: {dhcp4: true}}}\n"));
+        assert!(!configures_nothing("/srv/a.yaml", b"network: {version: 2}\n"));
         assert_eq!(compared("/a", "a\n", "a\nb\n"), Verdict::Different);
         assert_eq!(compared("/etc/apt/apt.conf.d/9", "//x\na \"//b\";\n", "// y\na \"//b\";\n"), Verdict::Alike);
         assert_eq!(compared("/etc/apt/apt.conf.d/9", "a \"//b\";\n", "a \"//c\";\n"), Verdict::Different);

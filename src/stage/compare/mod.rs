@@ -6,6 +6,7 @@
 
 mod cached;
 mod disks;
+mod failures;
 mod judge;
 
 use super::Options;
@@ -21,6 +22,7 @@ use crate::instance::Instance;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
 use crate::root::{Attr, Change, Kind, Root, Stage, Use};
+use failures::Failures;
 use judge::Verdict;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -41,17 +43,10 @@ const NOT_COMPARED: [&str; 7] = [CLOUD_DIR, "/run", "/tmp", "/dev", "/proc", "/s
 /// Where cloud-init's log names the files that it wrote, and the words around each name.
 const LOG: &str = "/var/log/cloud-init.log";
 const WRITING: (&str, &str) = ("Writing to ", " - ");
-/// What its log says of a module that failed: the module's name is between them.
-const FAILED: (&str, &str) = ("Running module ", ") failed");
-/// What its log says of work that a module could not do, which does not fail it, and the module.
-const PARTLY_FAILED: [(&str, &str); 2] =
-    [("Applying SSH credentials failed!", "ssh"), ("Decode error, failed to add key: ", "apt_configure")];
-/// Of the log's lines that name a failed module, the one that is meant for people.
-const WARNING: &str = "[WARNING]: ";
 /// The longest path that is printed, in bytes.
 const LONGEST_SHOWN: usize = 256;
 /// The modules that make paths which cloud-init made and prepivot does not.
-const MODULES: [(&str, &str); 14] = [
+const MAKERS: [(&str, &str); 14] = [
     ("/etc/netplan/", plan::NETWORK),
     ("/etc/network/", plan::NETWORK),
     ("/etc/systemd/network/", plan::NETWORK),
@@ -140,15 +135,15 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     let intended = root.intended();
     let made: BTreeSet<&str> = intended.iter().map(Change::path).collect();
     let log = disk.text_at_most(LOG, crate::root::MAX_READ);
-    let failed = failed_modules(&log);
+    let failures = Failures::of(&log);
     let mut paths = Vec::new();
     for change in &intended {
         let Some(mut compared) = one(&disk, change, finished) else { continue };
         let modules = trace.of_change(change);
         compared.module = modules.last().copied().unwrap_or_default().to_owned();
-        let has_failed = modules.iter().any(|module| failed.contains(*module));
-        if has_failed && matches!(compared.how, How::Missing | How::Different) {
-            compared.how = How::Stated("failed", "cloud-init's module failed, by its log");
+        let reason = modules.iter().find_map(|module| failures.reason(module));
+        if let Some(reason) = reason.filter(|_| matches!(compared.how, How::Missing | How::Different)) {
+            compared.how = How::Stated("failed", reason);
         }
         paths.push(compared);
     }
@@ -157,7 +152,7 @@ pub fn compare(path: &Path) -> Result<Comparison> {
             // A file that prepivot has read and left as it is, because there is nothing to change.
             let otherwise = if read.contains(&path) { How::Same } else { How::Only };
             let how = row(&path, "kept", otherwise);
-            let module = MODULES.iter().find(|(start, _)| path.starts_with(start)).map_or("", |(_, module)| module);
+            let module = MAKERS.iter().find(|(start, _)| path.starts_with(start)).map_or("", |(_, module)| module);
             paths.push(Compared { path, module: module.to_owned(), how, details: String::new() });
         }
     }
@@ -208,19 +203,6 @@ fn written_by_cloud_init(log: &str) -> BTreeSet<String> {
     log.lines().filter_map(path).filter(|path| path.starts_with('/')).collect()
 }
 
-/// The modules that cloud-init's log says failed, with `_` in their names.
-fn failed_modules(log: &str) -> BTreeSet<String> {
-    let name = |line: &str| {
-        let rest = line.split_once(WARNING)?.1;
-        if let Some((_, module)) = PARTLY_FAILED.iter().find(|(text, _)| rest.starts_with(text)) {
-            return Some((*module).to_owned());
-        }
-        let name = rest.strip_prefix(FAILED.0).filter(|rest| rest.ends_with(FAILED.1))?;
-        Some(name.split(' ').next()?.replace('-', "_"))
-    };
-    log.lines().filter_map(name).collect()
-}
-
 /// A document may have a text in the place of a path, which may be a secret: such a path is not shown.
 fn hide(path: &mut String) {
     if path.len() > LONGEST_SHOWN || path.contains(char::is_control) {
@@ -253,7 +235,13 @@ fn judged(disk: &Root, change: &Change) -> (How, String) {
     let none = String::new();
     let Some(stat) = there else {
         let is_gone = matches!(change, Change::Remove { .. });
-        return (if is_gone { How::Same } else { row(path, "made", How::Missing) }, none);
+        let is_nothing =
+            || matches!(change, Change::Write { content, .. } if judge::configures_nothing(path, &content.to_vec()));
+        return match is_gone {
+            true => (How::Same, none),
+            false if is_nothing() => (How::Alike, none),
+            false => (row(path, "made", How::Missing), none),
+        };
     };
     match change {
         Change::Remove { .. } => (row(path, "kept", How::Only), none),
