@@ -6,7 +6,7 @@ use crate::stage::plan::NETWORK;
 use std::collections::BTreeSet;
 
 /// What cloud-init's log says of a module that failed: the module's name is between them.
-const FAILED: (&str, &str) = ("Running module ", ") failed");
+const FAILED: (&str, &str) = (super::RUNNING, ") failed");
 /// What its log says of work that a module could not do, which does not fail it, and the module.
 const PARTLY_FAILED: [(&str, &str); 2] =
     [("Applying SSH credentials failed!", "ssh"), ("Decode error, failed to add key: ", "apt_configure")];

@@ -4,7 +4,15 @@ use super::disks;
 use crate::base::glob;
 use crate::document::{Value, json, yaml};
 
-/// See the head of the file.
+/// Differences between what cloud-init leaves and what prepivot would leave that are meant: one a line, in four fields between ` | `.
+/// prepivot-differences(7) has more of each; tests/differential reads the file, too.
+///
+/// - the row's name in the output of `compare`
+/// - a glob for the whole path; `*` matches slashes too
+/// - what differs: `any` (whatever it is), `kept` (the file is there, and prepivot makes none), `made` (prepivot makes the file, and it
+///   is not there), `mode` (or owner), `lines A, B, …` (lines that contain one of these texts), `words A, B, …` (these texts
+///   themselves; the comma before B is not part of it), `disks` (lines of fstab for disks that the machine does not have)
+/// - the reason, for people
 static STATED: &str = include_str!("stated.txt");
 
 /// A difference that is meant.
@@ -28,7 +36,7 @@ pub enum Verdict {
 
 /// The rows for a path.
 pub fn stated(path: &str) -> impl Iterator<Item = Stated> {
-    let rows = STATED.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+    let rows = STATED.lines().filter_map(|line| {
         let mut fields = line.splitn(4, " | ");
         Some(Stated { id: fields.next()?, files: fields.next()?, what: fields.next()?, reason: fields.next()? })
     });
@@ -194,7 +202,7 @@ mod tests {
 
     #[test]
     fn each_row_is_whole_and_fits_its_files() {
-        let rows: Vec<&str> = STATED.lines().filter(|line| !line.starts_with('#')).collect();
+        let rows: Vec<&str> = STATED.lines().collect();
         for row in &rows {
             let fields: Vec<&str> = row.splitn(4, " | ").collect();
             assert_eq!(fields.len(), 4, "{row}");

@@ -13,7 +13,7 @@ use super::Options;
 use super::boot::Boot;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
-use super::plan::{self, Trace};
+use super::plan::Trace;
 use super::provision;
 use crate::base::error::Result;
 use crate::base::mask;
@@ -25,7 +25,7 @@ use crate::root::{Attr, Change, Kind, Root, Stage, Use};
 use failures::Failures;
 use judge::Verdict;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -43,26 +43,10 @@ const NOT_COMPARED: [&str; 7] = [CLOUD_DIR, "/run", "/tmp", "/dev", "/proc", "/s
 /// Where cloud-init's log names the files that it wrote, and the words around each name.
 const LOG: &str = "/var/log/cloud-init.log";
 const WRITING: (&str, &str) = ("Writing to ", " - ");
+/// The words before the name of a module that it says begins.
+const RUNNING: &str = "Running module ";
 /// The longest path that is printed, in bytes.
 const LONGEST_SHOWN: usize = 256;
-/// The modules that make paths which cloud-init made and prepivot does not.
-const MAKERS: [(&str, &str); 14] = [
-    ("/etc/netplan/", plan::NETWORK),
-    ("/etc/network/", plan::NETWORK),
-    ("/etc/systemd/network/", plan::NETWORK),
-    ("/etc/NetworkManager/", plan::NETWORK),
-    ("/etc/hostname", "set_hostname"),
-    ("/etc/hosts", "update_etc_hosts"),
-    ("/etc/fstab", "mounts"),
-    ("/etc/ssh/ssh_host_", "ssh"),
-    ("/etc/ssh/sshd_config", "set_passwords"),
-    ("/etc/apt/", "apt_configure"),
-    ("/etc/localtime", "timezone"),
-    ("/etc/default/locale", "locale"),
-    ("/etc/rsyslog.d/", "rsyslog"),
-    ("/etc/sudoers", "users_groups"),
-];
-
 /// One path, and how it compares.
 pub struct Compared {
     pub path: String,
@@ -147,13 +131,12 @@ pub fn compare(path: &Path) -> Result<Comparison> {
         }
         paths.push(compared);
     }
-    for path in written_by_cloud_init(&log) {
+    for (path, module) in written_by_cloud_init(&log) {
         if !made.contains(path.as_str()) && is_compared(&path) && disk.lstat(&path).is_some() {
             // A file that prepivot has read and left as it is, because there is nothing to change.
             let otherwise = if read.contains(&path) { How::Same } else { How::Only };
             let how = row(&path, "kept", otherwise);
-            let module = MAKERS.iter().find(|(start, _)| path.starts_with(start)).map_or("", |(_, module)| module);
-            paths.push(Compared { path, module: module.to_owned(), how, details: String::new() });
+            paths.push(Compared { path, module, how, details: String::new() });
         }
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
@@ -197,10 +180,19 @@ fn finished(disk: &Root, folder: &str) -> Option<i64> {
     disk.list(&sem).iter().filter_map(|name| disk.modified(&format!("{sem}/{name}"))).max()
 }
 
-/// The paths that cloud-init's log says were written.
-fn written_by_cloud_init(log: &str) -> BTreeSet<String> {
-    let path = |line: &str| line.split_once(WRITING.0)?.1.split_once(WRITING.1).map(|(path, _)| path.to_owned());
-    log.lines().filter_map(path).filter(|path| path.starts_with('/')).collect()
+/// The paths that cloud-init's log says were written, each with the module that ran.
+fn written_by_cloud_init(log: &str) -> BTreeMap<String, String> {
+    let (mut module, mut found) = ("", BTreeMap::new());
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once(RUNNING) {
+            module = rest.split(' ').next().unwrap_or_default();
+        } else if let Some((path, _)) = line.split_once(WRITING.0).and_then(|(_, rest)| rest.split_once(WRITING.1))
+            && path.starts_with('/')
+        {
+            found.insert(path.to_owned(), module.to_owned());
+        }
+    }
+    found
 }
 
 /// A document may have a text in the place of a path, which may be a secret: such a path is not shown.
