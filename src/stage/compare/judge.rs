@@ -207,6 +207,13 @@ mod tests {
             let fields: Vec<&str> = row.splitn(4, " | ").collect();
             assert_eq!(fields.len(), 4, "{row}");
             assert!(stated(fields[1]).any(|stated| stated.id == fields[0]), "{row}");
+            let page = include_str!("../../../initramfs/man/prepivot-differences.7.md");
+            let of_row = |line: &str| {
+                line.starts_with(&format!("| `{}` |", fields[0]))
+                    && line.contains(&format!("`{}`", fields[1]))
+                    && line.contains(fields[3])
+            };
+            assert!(page.lines().any(of_row), "the manual has no row for {row}");
             let kind = fields[2].split(' ').next().unwrap();
             assert!(["any", "kept", "made", "mode", "lines", "words", "disks"].contains(&kind), "{row}");
         }
