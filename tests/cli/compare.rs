@@ -160,6 +160,20 @@ fn missing_disks_are_stated_and_others_are_not() {
 }
 
 #[test]
+fn files_of_a_config_drive_are_stated() {
+    let dir = provisioned("compare-injected");
+    dir.write("srv/injected", "x");
+    dir.write("var/log/cloud-init.log", "x - util.py[DEBUG]: Writing to /srv/injected - wb: [660] 1 bytes\n");
+    let data = r#"{"ds": {"meta_data": {"files": [{"content_path": "/content/0000", "path": "PATH"}]}},
+                   "v1": {"instance_id": "i-1", "local_hostname": "md1"}}"#;
+    for (path, code) in [("/srv/injected", 0), ("/srv/other", 1)] {
+        dir.write("run/cloud-init/instance-data-sensitive.json", data.replace("PATH", path).as_str());
+        let found = run_in(&dir, "compare --root ROOT");
+        assert!(found.code == code && found.out.contains(" /srv/injected"), "{path}: {}{}", found.out, found.err);
+    }
+}
+
+#[test]
 fn machine_without_an_instance_is_an_error() {
     let dir = TempDir::new("compare-none");
     let found = run_in(&dir, "compare --root ROOT");

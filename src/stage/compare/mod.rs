@@ -131,11 +131,15 @@ pub fn compare(path: &Path) -> Result<Comparison> {
         }
         paths.push(compared);
     }
+    let injected = injected(&instance);
     for (path, module) in written_by_cloud_init(&log) {
         if !made.contains(path.as_str()) && is_compared(&path) && disk.lstat(&path).is_some() {
             // A file that prepivot has read and left as it is, because there is nothing to change.
             let otherwise = if read.contains(&path) { How::Same } else { How::Only };
-            let how = row(&path, "kept", otherwise);
+            let how = match injected.contains(path.as_str()) {
+                true => How::Stated("injected", "a file of the drive, of which cloud-init keeps no copy"),
+                false => row(&path, "kept", otherwise),
+            };
             paths.push(Compared { path, module, how, details: String::new() });
         }
     }
@@ -193,6 +197,12 @@ fn written_by_cloud_init(log: &str) -> BTreeMap<String, String> {
         }
     }
     found
+}
+
+/// The files that the metadata of a config drive has written, whose contents are on the drive alone.
+fn injected(instance: &Instance) -> BTreeSet<&str> {
+    let files = instance.metadata.get("files").and_then(Value::as_list).unwrap_or_default();
+    files.iter().filter_map(|file| file.get("path")?.as_str()).collect()
 }
 
 /// A document may have a text in the place of a path, which may be a secret: such a path is not shown.
