@@ -61,10 +61,15 @@ const CLOSING: (&str, &str, &str) = (
 );
 /// The network stage's other name.
 const ALIAS: &str = "cloud-init.service";
-/// Distributions' units that generate SSH host keys. The drop-in disables them when prepivot has an instance; an installed prepivot
-/// has it in its own folder.
-const KEY_MAKERS: [&str; 2] = ["sshd-keygen@.service", "sshd-keygen.service"];
-const KEY_MAKERS_WAIT: &str = include_str!("../../initramfs/units/sshd-keygen.conf");
+/// Units that do what prepivot does for an instance: distributions' that generate SSH host keys, and systemd's that take network,
+/// hostname and credentials from the metadata service (systemd-imds-generator(8)). A drop-in disables each if there is an instance;
+/// an installed prepivot has it in its own folder.
+const HELD_BACK: [(&str, &str); 4] = [
+    ("sshd-keygen@.service", include_str!("../../initramfs/units/sshd-keygen.conf")),
+    ("sshd-keygen.service", include_str!("../../initramfs/units/sshd-keygen.conf")),
+    ("systemd-imds-early-network.service", include_str!("../../initramfs/units/systemd-imds-early-network.conf")),
+    ("systemd-imds-import.service", include_str!("../../initramfs/units/systemd-imds-import.conf")),
+];
 /// Units and generators of a real cloud-init, masked so that the work is not done twice.
 const MASKED: [&str; 2] =
     ["/run/systemd/system/cloud-init-main.service", "/run/systemd/system-generators/cloud-init-generator"];
@@ -142,9 +147,9 @@ impl Units {
     /// They cannot be written to /run.
     pub fn start(&self, root: &mut Root, first: Option<Stage>, hotplug: bool) -> Result<()> {
         let (own, vendor) = installed::unit_folders(root);
-        for unit in KEY_MAKERS {
+        for (unit, text) in HELD_BACK {
             if std::iter::once(&own).chain(&vendor).any(|folder| root.exists(&format!("{folder}/{unit}"))) {
-                root.write(&format!("{UNITS}/{unit}.d/cloud-init.conf"), KEY_MAKERS_WAIT, Attr::root(0o644))?;
+                root.write(&format!("{UNITS}/{unit}.d/cloud-init.conf"), text, Attr::root(0o644))?;
             }
         }
         let is_all = first == Some(Stage::Local) || self.foreign || is_required(root);
@@ -407,18 +412,24 @@ mod tests {
         }
     }
 
-    /// Units that make host keys do not run if there is an instance.
+    /// Units that make host keys, and systemd's for the metadata service, do not run if there is an instance.
     #[test]
-    fn the_distributions_key_makers_are_held_back() {
-        let dir = TempDir::new("handover-keys");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        for path in [INSTALLED, "/usr/lib/systemd/systemd", "/usr/lib/systemd/system/sshd-keygen@.service"] {
-            root.write(path, "", Attr::root(0o755)).unwrap();
+    fn units_that_do_the_same_are_held_back() {
+        for (unit, condition) in [
+            ("sshd-keygen@.service", "!/run/cloud-init/cloud-id"),
+            ("systemd-imds-early-network.service", "|!/run/cloud-init/cloud-id"),
+            ("systemd-imds-import.service", "|!/run/cloud-init/cloud-id"),
+        ] {
+            let dir = TempDir::new("handover-held-back");
+            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            for path in [INSTALLED, "/usr/lib/systemd/systemd", &format!("/usr/lib/systemd/system/{unit}")] {
+                root.write(path, "", Attr::root(0o755)).unwrap();
+            }
+            hand_over(&mut root, true).unwrap().unwrap().start(&mut root, None, false).unwrap();
+            assert_eq!(root.list(UNITS), [format!("{unit}.d")]);
+            let text = root.text(&format!("/run/systemd/system/{unit}.d/cloud-init.conf"));
+            assert!(text.contains(&format!("\nConditionPathExists={condition}\n")), "{text}");
         }
-        hand_over(&mut root, true).unwrap().unwrap().start(&mut root, None, false).unwrap();
-        assert_eq!(root.list(UNITS), ["sshd-keygen@.service.d"]);
-        let text = root.text("/run/systemd/system/sshd-keygen@.service.d/cloud-init.conf");
-        assert!(text.contains("\nConditionPathExists=!/run/cloud-init/cloud-id\n"), "{text}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ struct Traced {
 
 impl Trace {
     /// Looks at what `module` changed of the root. Its name is empty for what no module did since the last time.
-    fn observe(&mut self, root: &mut Root, module: &'static str) {
+    pub(super) fn observe(&mut self, root: &mut Root, module: &'static str) {
         for (path, changes) in root.take_traced() {
             let traced = self.paths.entry(path).or_default();
             if !module.is_empty() && changes.iter().any(|change| !traced.changes.contains(change)) {

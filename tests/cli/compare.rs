@@ -106,6 +106,74 @@ fn failed_module_of_cloud_init_explains_missing_files() {
 }
 
 #[test]
+fn failed_module_explains_files_it_would_change() {
+    let dir = provisioned("compare-partly");
+    dir.write("srv/a", "two\n");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.out.contains("  different /srv/a (write_files)"), "{}{}", found.out, found.err);
+    let log = "x - log_util.py[WARNING]: Running module write-files (<module 'cloudinit' from 'x.py'>) failed\n";
+    dir.write("var/log/cloud-init.log", log);
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 0 && found.out.contains("  stated    /srv/a (failed: "), "{}", found.out);
+    // Another module's failure explains nothing.
+    dir.write("var/log/cloud-init.log", log.replace("write-files", "set_hostname").as_str());
+    assert_eq!(run_in(&dir, "compare --root ROOT").code, 1);
+}
+
+#[test]
+fn failed_stage_and_unread_document_explain_their_files() {
+    let dir = provisioned("compare-stage");
+    dir.write("srv/a", "two\n");
+    for (line, code) in [
+        ("main.py[ERROR]: failed stage init", 0),
+        ("main.py[ERROR]: failed stage init-local", 1),
+        ("main.py[ERROR]: failed stage modules-final", 1),
+        ("cloud_config.py[WARNING]: Failed at merging in cloud config part from part-001: empty cloud config", 0),
+    ] {
+        dir.write("var/log/cloud-init.log", format!("x - {line}\n").as_str());
+        let found = run_in(&dir, "compare --root ROOT");
+        assert_eq!(found.code, code, "{line}: {}", found.out);
+        assert_eq!(found.out.contains("  stated    /srv/a (failed: "), code == 0, "{line}: {}", found.out);
+    }
+}
+
+#[test]
+fn missing_disks_are_stated_and_others_are_not() {
+    let dir = provisioned("compare-disks");
+    dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [mounts]\n");
+    dir.write(
+        "var/lib/cloud/instances/i-1/user-data.txt",
+        "#cloud-config\nlocale: false\nmounts: [[sdc, /opt], [ephemeral0, null]]\n",
+    );
+    dir.write("opt/.keep", "");
+    dir.write("etc/fstab", "sdc\t/opt\tauto\tdefaults,nofail,comment=cloudconfig\t0\t2\n");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(
+        found.code == 0 && found.out.contains("  stated    /etc/fstab (missing-disks: "),
+        "{}{}",
+        found.out,
+        found.err
+    );
+    dir.write("etc/fstab", "sdc\t/opt\txfs\tdefaults,nofail,comment=cloudconfig\t0\t2\n");
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.out.contains("  different /etc/fstab (mounts)"), "{}", found.out);
+}
+
+#[test]
+fn files_of_a_config_drive_are_stated() {
+    let dir = provisioned("compare-injected");
+    dir.write("srv/injected", "x");
+    dir.write("var/log/cloud-init.log", "x - util.py[DEBUG]: Writing to /srv/injected - wb: [660] 1 bytes\n");
+    let data = r#"{"ds": {"meta_data": {"files": [{"content_path": "/content/0000", "path": "PATH"}]}},
+                   "v1": {"instance_id": "i-1", "local_hostname": "md1"}}"#;
+    for (path, code) in [("/srv/injected", 0), ("/srv/other", 1)] {
+        dir.write("run/cloud-init/instance-data-sensitive.json", data.replace("PATH", path).as_str());
+        let found = run_in(&dir, "compare --root ROOT");
+        assert!(found.code == code && found.out.contains(" /srv/injected"), "{path}: {}{}", found.out, found.err);
+    }
+}
+
+#[test]
 fn machine_without_an_instance_is_an_error() {
     let dir = TempDir::new("compare-none");
     let found = run_in(&dir, "compare --root ROOT");

@@ -1,9 +1,18 @@
 //! How a file that is there compares with the one that prepivot would leave.
 
+use super::disks;
 use crate::base::glob;
 use crate::document::{Value, json, yaml};
 
-/// See the head of the file.
+/// Differences between what cloud-init leaves and what prepivot would leave that are meant: one a line, in four fields between ` | `.
+/// prepivot-differences(7) has more of each; tests/differential reads the file, too.
+///
+/// - the row's name in the output of `compare`
+/// - a glob for the whole path; `*` matches slashes too
+/// - what differs: `any` (whatever it is), `kept` (the file is there, and prepivot makes none), `made` (prepivot makes the file, and it
+///   is not there), `mode` (or owner), `lines A, B, …` (lines that contain one of these texts), `words A, B, …` (these texts
+///   themselves; the comma before B is not part of it), `disks` (lines of fstab for disks that the machine does not have)
+/// - the reason, for people
 static STATED: &str = include_str!("stated.txt");
 
 /// A difference that is meant.
@@ -27,15 +36,15 @@ pub enum Verdict {
 
 /// The rows for a path.
 pub fn stated(path: &str) -> impl Iterator<Item = Stated> {
-    let rows = STATED.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+    let rows = STATED.lines().filter_map(|line| {
         let mut fields = line.splitn(4, " | ");
         Some(Stated { id: fields.next()?, files: fields.next()?, what: fields.next()?, reason: fields.next()? })
     });
     rows.filter(move |row| glob::matches(row.files, path))
 }
 
-/// Compares the content that is at `path` with the one that is to be.
-pub fn contents(path: &str, there: &[u8], wanted: &[u8]) -> Verdict {
+/// Compares the content that is at `path` with the one that is to be. `is_there` tells whether the machine has a device.
+pub fn contents(path: &str, there: &[u8], wanted: &[u8], is_there: &dyn Fn(&str) -> bool) -> Verdict {
     if there == wanted {
         return Verdict::Same;
     }
@@ -50,16 +59,22 @@ pub fn contents(path: &str, there: &[u8], wanted: &[u8]) -> Verdict {
     if alike(path, &there, &wanted) {
         return Verdict::Alike;
     }
-    let fits = |row: &Stated| {
+    // More than one row may be about a file: each takes away what it is about, and the one after which nothing is left is named.
+    let (mut there, mut wanted) = (there, wanted);
+    for row in stated(path) {
         let (kind, words) = row.what.split_once(' ').unwrap_or((row.what, ""));
-        match kind {
-            "any" => true,
-            "lines" => alike(path, &without_lines(&there, words), &without_lines(&wanted, words)),
-            "words" => alike(path, &without_words(&there, words), &without_words(&wanted, words)),
-            _ => false,
+        (there, wanted) = match kind {
+            "any" => return Verdict::Stated(row),
+            "lines" => (without_lines(&there, words), without_lines(&wanted, words)),
+            "words" => (without_words(&there, words), without_words(&wanted, words)),
+            "disks" => disks::without_missing(&there, &wanted, is_there),
+            _ => continue,
+        };
+        if alike(path, &there, &wanted) {
+            return Verdict::Stated(row);
         }
-    };
-    stated(path).find(fits).map_or(Verdict::Different, Verdict::Stated)
+    }
+    Verdict::Different
 }
 
 /// The row for a path and a difference of one word.
@@ -100,9 +115,11 @@ fn without_words(text: &str, words: &str) -> String {
 /// Whether two texts say the same to who reads them: as documents, or as lines without comments, in any order.
 fn alike(path: &str, there: &str, wanted: &str) -> bool {
     let documents = |parse: fn(&str, &[u8]) -> Option<Value>| {
-        parse(path, there.as_bytes()).is_some_and(|value| Some(value) == parse(path, wanted.as_bytes()))
+        let meant = |text: &str| Some(without_empty(&parse(path, text.as_bytes())?));
+        meant(there).is_some_and(|value| Some(value) == meant(wanted))
     };
-    if path.ends_with(".yaml") && documents(|path, text| yaml::parse(path, std::str::from_utf8(text).ok()?).ok()) {
+    let of_yaml = |path: &str, text: &[u8]| yaml::parse(path, std::str::from_utf8(text).ok()?).ok();
+    if path.ends_with(".yaml") && documents(of_yaml) {
         return true;
     }
     if path.ends_with(".json") && documents(|path, text| Some(json::sorted(&json::parse(path, text).ok()?))) {
@@ -110,6 +127,32 @@ fn alike(path: &str, there: &str, wanted: &str) -> bool {
     }
     let comments: &[&str] = if path.starts_with("/etc/apt/apt.conf") { &["#", "//"] } else { &["#", ";"] };
     lines(there, comments) == lines(wanted, comments)
+}
+
+/// A document without its empty lists and maps.
+fn without_empty(value: &Value) -> Value {
+    let is_empty = |value: &Value| {
+        value.as_map().is_some_and(|map| map.iter().next().is_none())
+            || value.as_list().is_some_and(<[Value]>::is_empty)
+    };
+    if let Some(map) = value.as_map() {
+        let kept = map.iter().map(|(key, item)| (key, without_empty(item))).filter(|(_, item)| !is_empty(item));
+        return Value::Map(kept.collect());
+    }
+    match value.as_list() {
+        Some(list) => list.iter().map(without_empty).collect::<Vec<_>>().into(),
+        None => value.clone(),
+    }
+}
+
+/// Whether a file says nothing to netplan, which is the same as no file.
+pub fn configures_nothing(path: &str, content: &[u8]) -> bool {
+    let document = std::str::from_utf8(content).ok().and_then(|text| yaml::parse(path, text).ok());
+    path.starts_with("/etc/netplan/")
+        && document.is_some_and(|document| {
+            let network = without_empty(&document).get("network").cloned().unwrap_or_default();
+            network.as_map().is_some_and(|map| map.iter().all(|(key, _)| matches!(key, "version" | "renderer")))
+        })
 }
 
 /// The lines that are no comments, sorted, each with single spaces and its words between commas without empty ones.
@@ -139,10 +182,15 @@ mod tests {
 
     #[test]
     fn comments_order_and_notation_are_alike() {
-        let compared = |path: &str, there: &str, wanted: &str| contents(path, there.as_bytes(), wanted.as_bytes());
+        let compared =
+            |path: &str, there: &str, wanted: &str| contents(path, there.as_bytes(), wanted.as_bytes(), &|_| true);
         assert_eq!(compared("/a", "# x\nb  c\na\n", "a\nb c\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: {b: \"1\"}\n", "a:\n  b: '1'\n"), Verdict::Alike);
+        assert_eq!(compared("/a.yaml", "a: {b: {}, c: 1, d: []}\n", "a: {c: 1}\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: 1\n", "a: 2\n"), Verdict::Different);
+        assert!(configures_nothing("/etc/netplan/50.yaml", b"network: {version: 2, ethernets: {}}\n"));
+        assert!(!configures_nothing("/etc/netplan/50.yaml", b"network: {version: 2, ethernets: {a: {dhcp4: true}}}\n"));
+        assert!(!configures_nothing("/srv/a.yaml", b"network: {version: 2}\n"));
         assert_eq!(compared("/a", "a\n", "a\nb\n"), Verdict::Different);
         assert_eq!(compared("/etc/apt/apt.conf.d/9", "//x\na \"//b\";\n", "// y\na \"//b\";\n"), Verdict::Alike);
         assert_eq!(compared("/etc/apt/apt.conf.d/9", "a \"//b\";\n", "a \"//c\";\n"), Verdict::Different);
@@ -154,16 +202,24 @@ mod tests {
 
     #[test]
     fn each_row_is_whole_and_fits_its_files() {
-        let rows: Vec<&str> = STATED.lines().filter(|line| !line.starts_with('#')).collect();
+        let rows: Vec<&str> = STATED.lines().collect();
         for row in &rows {
             let fields: Vec<&str> = row.splitn(4, " | ").collect();
             assert_eq!(fields.len(), 4, "{row}");
             assert!(stated(fields[1]).any(|stated| stated.id == fields[0]), "{row}");
+            let page = include_str!("../../../initramfs/man/prepivot-differences.7.md");
+            let of_row = |line: &str| {
+                line.starts_with(&format!("| `{}` |", fields[0]))
+                    && line.contains(&format!("`{}`", fields[1]))
+                    && line.contains(fields[3])
+            };
+            assert!(page.lines().any(of_row), "the manual has no row for {row}");
             let kind = fields[2].split(' ').next().unwrap();
-            assert!(["any", "kept", "made", "mode", "lines", "words"].contains(&kind), "{row}");
+            assert!(["any", "kept", "made", "mode", "lines", "words", "disks"].contains(&kind), "{row}");
         }
-        let fstab = contents("/etc/fstab", b"a /b auto defaults,nofail 0 2\n", b"a /b auto defaults 0 2\n");
-        assert!(matches!(fstab, Verdict::Stated(row) if row.id == "no-fail"), "{fstab:?}");
-        assert_eq!(contents("/etc/fstab", b"a /b auto nofail 0 2\n", b"a /c auto defaults 0 2\n"), Verdict::Different);
+        let fstab = |there: &str, wanted: &str| contents("/etc/fstab", there.as_bytes(), wanted.as_bytes(), &|_| true);
+        let by_row = fstab("a /b auto defaults,nofail 0 2\n", "a /b auto defaults 0 2\n");
+        assert!(matches!(by_row, Verdict::Stated(row) if row.id == "no-fail"), "{by_row:?}");
+        assert_eq!(fstab("a /b auto nofail 0 2\n", "a /c auto defaults 0 2\n"), Verdict::Different);
     }
 }

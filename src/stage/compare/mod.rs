@@ -5,22 +5,29 @@
 //! there as it would be written.
 
 mod cached;
+mod disks;
+mod failures;
 mod judge;
 
 use super::Options;
 use super::boot::Boot;
 use super::modules::{Half, Run};
 use super::outside::OfTree;
+use super::plan::Trace;
 use super::provision;
 use crate::base::error::Result;
 use crate::base::mask;
 use crate::document::{Map, Value, json};
+use crate::instance::Instance;
 use crate::instance::state::{CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
 use crate::root::{Attr, Change, Kind, Root, Stage, Use};
+use failures::Failures;
 use judge::Verdict;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::rc::Rc;
 
 /// What belongs to the last instance: absent for the plan.
 const OF_INSTANCE: [&str; 4] = ["instance", "instances", "data", "sem"];
@@ -36,37 +43,15 @@ const NOT_COMPARED: [&str; 7] = [CLOUD_DIR, "/run", "/tmp", "/dev", "/proc", "/s
 /// Where cloud-init's log names the files that it wrote, and the words around each name.
 const LOG: &str = "/var/log/cloud-init.log";
 const WRITING: (&str, &str) = ("Writing to ", " - ");
-/// What its log says of a module that failed: the module's name is between them.
-const FAILED: (&str, &str) = ("Running module ", ") failed");
+/// The words before the name of a module that it says begins.
+const RUNNING: &str = "Running module ";
 /// The longest path that is printed, in bytes.
 const LONGEST_SHOWN: usize = 256;
-/// Files by which paths are made by which module, for people.
-const MODULES: [(&str, &str); 17] = [
-    ("/etc/netplan/", "network"),
-    ("/etc/network/", "network"),
-    ("/etc/systemd/network/", "network"),
-    ("/etc/NetworkManager/", "network"),
-    ("/etc/hostname", "set_hostname"),
-    ("/etc/hosts", "update_etc_hosts"),
-    ("/etc/fstab", "mounts"),
-    ("/etc/ssh/ssh_host_", "ssh"),
-    ("/etc/ssh/sshd_config", "set_passwords"),
-    ("/etc/apt/", "apt_configure"),
-    ("/etc/timezone", "timezone"),
-    ("/etc/localtime", "timezone"),
-    ("/etc/default/locale", "locale"),
-    ("/etc/locale", "locale"),
-    ("/etc/default/keyboard", "keyboard"),
-    ("/etc/rsyslog.d/", "rsyslog"),
-    ("/etc/sudoers", "users_groups"),
-];
-/// The same for files with these names in any folder.
-const ACCOUNTS: [&str; 8] =
-    ["passwd", "shadow", "group", "gshadow", "subuid", "subgid", "authorized_keys", "90-cloud-init-users"];
-
 /// One path, and how it compares.
 pub struct Compared {
     pub path: String,
+    /// The module that makes it, as far as is known; empty: not known.
+    pub module: String,
     pub how: How,
     /// What differs, without secrets.
     pub details: String,
@@ -128,43 +113,64 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     let outside = OfTree::new(path);
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     let instance = cached::instance(&root, &boot.report)?;
-    for name in OF_INSTANCE {
-        root.remove(&format!("{CLOUD_DIR}/{name}"))?;
-    }
-    for path in WHOLE.iter().chain(&[RUN_DIR]) {
-        root.remove(path)?;
-    }
-    root.watch();
-    provision::provision(&mut root, &mut boot, &instance, true);
-    root.enter(Stage::Network);
-    provision::files_of_running_system(&mut root, &instance, &boot.report);
-    for stage in Stage::WITH_MODULES {
-        root.enter(stage);
-        Run::new(&mut root, &mut boot, &instance).stage(stage, Half::Running);
-    }
+    let trace = planned(&mut root, &mut boot, &instance)?;
     let read: BTreeSet<String> = root.take_watched().into_iter().collect();
     let finished = finished(&disk, &instance.folder());
     let intended = root.intended();
     let made: BTreeSet<&str> = intended.iter().map(Change::path).collect();
-    let mut paths: Vec<Compared> = intended.iter().filter_map(|change| one(&disk, change, finished)).collect();
-    let failed = failed_modules(&disk);
-    for compared in paths.iter_mut().filter(|compared| compared.how == How::Missing) {
-        if failed.contains(module(&compared.path)) {
-            compared.how = How::Stated("failed", "cloud-init's module failed, by its log");
+    let log = disk.text_at_most(LOG, crate::root::MAX_READ);
+    let failures = Failures::of(&log);
+    let mut paths = Vec::new();
+    for change in &intended {
+        let Some(mut compared) = one(&disk, change, finished) else { continue };
+        let modules = trace.of_change(change);
+        compared.module = modules.last().copied().unwrap_or_default().to_owned();
+        let reason = modules.iter().find_map(|module| failures.reason(module));
+        if let Some(reason) = reason.filter(|_| matches!(compared.how, How::Missing | How::Different)) {
+            compared.how = How::Stated("failed", reason);
         }
+        paths.push(compared);
     }
-    for path in written_by_cloud_init(&disk) {
+    let injected = injected(&instance);
+    for (path, module) in written_by_cloud_init(&log) {
         if !made.contains(path.as_str()) && is_compared(&path) && disk.lstat(&path).is_some() {
             // A file that prepivot has read and left as it is, because there is nothing to change.
             let otherwise = if read.contains(&path) { How::Same } else { How::Only };
-            let how = row(&path, "kept", otherwise);
-            paths.push(Compared { path, how, details: String::new() });
+            let how = match injected.contains(path.as_str()) {
+                true => How::Stated("injected", "a file of the drive, of which cloud-init keeps no copy"),
+                false => row(&path, "kept", otherwise),
+            };
+            paths.push(Compared { path, module, how, details: String::new() });
         }
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     paths.iter_mut().for_each(|compared| hide(&mut compared.path));
     let notes = boot.errors_and_warnings();
     Ok(Comparison { instance_id: instance.instance_id, source: instance.source, paths, notes })
+}
+
+/// Plans the instance as a new one over what is there. Returns what each module changed.
+fn planned(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Result<Trace> {
+    for name in OF_INSTANCE {
+        root.remove(&format!("{CLOUD_DIR}/{name}"))?;
+    }
+    for path in WHOLE.iter().chain(&[RUN_DIR]) {
+        root.remove(path)?;
+    }
+    let trace = Rc::new(RefCell::new(Trace::default()));
+    let observed = Rc::clone(&trace);
+    boot.observer = Some(Box::new(move |root, module| observed.borrow_mut().observe(root, module)));
+    root.watch();
+    root.trace_changes();
+    provision::provision(root, boot, instance, true);
+    root.enter(Stage::Network);
+    provision::files_of_running_system(root, instance, &boot.report);
+    for stage in Stage::WITH_MODULES {
+        root.enter(stage);
+        Run::new(root, boot, instance).stage(stage, Half::Running);
+    }
+    boot.observer = None;
+    Ok(trace.take())
 }
 
 fn is_compared(path: &str) -> bool {
@@ -178,21 +184,25 @@ fn finished(disk: &Root, folder: &str) -> Option<i64> {
     disk.list(&sem).iter().filter_map(|name| disk.modified(&format!("{sem}/{name}"))).max()
 }
 
-/// The paths that cloud-init's log says were written.
-fn written_by_cloud_init(disk: &Root) -> BTreeSet<String> {
-    let text = disk.text_at_most(LOG, crate::root::MAX_READ);
-    let path = |line: &str| line.split_once(WRITING.0)?.1.split_once(WRITING.1).map(|(path, _)| path.to_owned());
-    text.lines().filter_map(path).filter(|path| path.starts_with('/')).collect()
+/// The paths that cloud-init's log says were written, each with the module that ran.
+fn written_by_cloud_init(log: &str) -> BTreeMap<String, String> {
+    let (mut module, mut found) = ("", BTreeMap::new());
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once(RUNNING) {
+            module = rest.split(' ').next().unwrap_or_default();
+        } else if let Some((path, _)) = line.split_once(WRITING.0).and_then(|(_, rest)| rest.split_once(WRITING.1))
+            && path.starts_with('/')
+        {
+            found.insert(path.to_owned(), module.to_owned());
+        }
+    }
+    found
 }
 
-/// The modules that cloud-init's log says failed, with `_` in their names.
-fn failed_modules(disk: &Root) -> BTreeSet<String> {
-    let text = disk.text_at_most(LOG, crate::root::MAX_READ);
-    let name = |line: &str| {
-        let rest = line.split_once(FAILED.0)?.1;
-        rest.ends_with(FAILED.1).then(|| rest.split(' ').next().unwrap_or_default().replace('-', "_"))
-    };
-    text.lines().filter_map(name).collect()
+/// The files that the metadata of a config drive has written, whose contents are on the drive alone.
+fn injected(instance: &Instance) -> BTreeSet<&str> {
+    let files = instance.metadata.get("files").and_then(Value::as_list).unwrap_or_default();
+    files.iter().filter_map(|file| file.get("path")?.as_str()).collect()
 }
 
 /// A document may have a text in the place of a path, which may be a secret: such a path is not shown.
@@ -211,7 +221,7 @@ fn one(disk: &Root, change: &Change, finished: Option<i64>) -> Option<Compared> 
     let (how, details) = judged(disk, change);
     let is_later = || finished.zip(disk.modified(path)).is_some_and(|(finished, modified)| modified > finished + 1);
     let how = if how == How::Different && is_later() { How::Since } else { how };
-    Some(Compared { path: path.to_owned(), how, details })
+    Some(Compared { path: path.to_owned(), module: String::new(), how, details })
 }
 
 fn row(path: &str, what: &str, otherwise: How) -> How {
@@ -227,7 +237,13 @@ fn judged(disk: &Root, change: &Change) -> (How, String) {
     let none = String::new();
     let Some(stat) = there else {
         let is_gone = matches!(change, Change::Remove { .. });
-        return (if is_gone { How::Same } else { row(path, "made", How::Missing) }, none);
+        let is_nothing =
+            || matches!(change, Change::Write { content, .. } if judge::configures_nothing(path, &content.to_vec()));
+        return match is_gone {
+            true => (How::Same, none),
+            false if is_nothing() => (How::Alike, none),
+            false => (row(path, "made", How::Missing), none),
+        };
     };
     match change {
         Change::Remove { .. } => (row(path, "kept", How::Only), none),
@@ -240,7 +256,7 @@ fn judged(disk: &Root, change: &Change) -> (How, String) {
                 Err(e) => return (How::Different, e.to_string()),
             };
             let wanted = content.to_vec();
-            let how = match judge::contents(path, &there, &wanted) {
+            let how = match judge::contents(path, &there, &wanted, &|device| disk.exists(device)) {
                 Verdict::Same => How::Same,
                 Verdict::Alike => How::Alike,
                 Verdict::Stated(row) => How::Stated(row.id, row.reason),
@@ -271,15 +287,6 @@ fn mode(path: &str, how: How, there: Attr, wanted: Attr, details: String) -> (Ho
     (how, line + &details)
 }
 
-/// The module that makes a path, as far as its name tells.
-fn module(path: &str) -> &'static str {
-    let name = path.rsplit('/').next().unwrap_or_default();
-    if ACCOUNTS.contains(&name) {
-        return "users_groups";
-    }
-    MODULES.iter().find(|(start, _)| path.starts_with(start)).map_or("write_files or another", |(_, module)| module)
-}
-
 impl Comparison {
     /// Whether everything that differs is stated, or is the machine's own life.
     pub fn is_explained(&self) -> bool {
@@ -289,11 +296,12 @@ impl Comparison {
     /// For people: one line for each path that is not the same, with what differs, and the numbers.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        for Compared { path, how, details } in self.paths.iter().filter(|path| path.how != How::Same) {
+        for Compared { path, module, how, details } in self.paths.iter().filter(|path| path.how != How::Same) {
             let about = match how {
                 How::Same | How::Alike => String::new(),
                 How::Stated(id, reason) => format!(" ({id}: {reason})"),
-                _ => format!(" ({})", module(path)),
+                _ if module.is_empty() => String::new(),
+                _ => format!(" ({module})"),
             };
             out += &super::plan::shown(&format!("  {:<9} {path}{about}", how.name()));
             if how.is_unexplained() {
@@ -322,7 +330,7 @@ impl Comparison {
 
     /// The same as JSON, with the paths that are the same.
     pub fn to_json(&self) -> String {
-        let path = |Compared { path, how, details }: &Compared| {
+        let path = |Compared { path, module, how, details }: &Compared| {
             let mut map = Map::new();
             map.insert("path", path.as_str());
             map.insert("is", how.name());
@@ -331,7 +339,7 @@ impl Comparison {
                 map.insert("reason", *reason);
             }
             if how.is_unexplained() || *how == How::Since {
-                map.insert("module", module(path));
+                map.insert("module", module.as_str());
                 map.insert("diff", mask::urls(&mask::options(details)).into_owned());
             }
             Value::Map(map)

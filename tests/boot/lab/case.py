@@ -59,7 +59,7 @@ BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics"
              "expect", "slot", "policy"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same", "served",
-           "served-again", "reached", "numbered", "cloned", "added", "measured"]
+           "served-again", "reached", "numbered", "cloned", "added", "measured", "kept"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
 # The disk of the second root, named as its label.

@@ -14,6 +14,8 @@ BOOT = Path(__file__).resolve().parent.parent
 PROJECT = BOOT.parent.parent
 CACHE = Path(os.environ.get("PREPIVOT_CACHE", PROJECT / "target" / "boot-cache"))
 PROGRAM = PROJECT / "target" / "prepivot"
+# The release of Debian whose root, kernel and frameworks the machines have: build-root's own if it is empty.
+SUITE = ""
 # What debootstrap, apt and wget say where the mirror does not answer, and how long to wait before each further attempt, in seconds.
 AWAY = re.compile(r"Failed getting release file|Couldn't download|Failed to fetch|Unable to fetch|Temporary failure"
                   r"|Could not (resolve|connect)|Unable to connect|Connection (failed|timed out|refused)")
@@ -61,6 +63,11 @@ def trees():
     return made_once("debian", "a Debian root", ["build-root"])
 
 
+def of_suite(name):
+    """The name of a tree in the cache, which is another one for each release."""
+    return f"{name}-{SUITE}" if SUITE else name
+
+
 def next_tree():
     """The folder with the Debian tree root/ of the next release, whose systemd is newer."""
     return made_once("next", "a newer Debian root", ["build-next-root", "build-root"])
@@ -69,6 +76,7 @@ def next_tree():
 def made_once(name, what, recipes, *given):
     """The folder of the cache that the first of `recipes` fills, called with `given` and the folder; made once for each content
     of all of them."""
+    name = of_suite(name)
     digest = hashlib.sha256(b"".join((BOOT / recipe).read_bytes() for recipe in recipes)).hexdigest()
     folder = CACHE / f"{name}-{digest[:12]}"
     if not (folder / "done").exists():
