@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Bytes that all copies share. In JSON they are a string if they are UTF-8 and do not begin with the mark,
 /// else `base64:` and their base64.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Bytes(Arc<Vec<u8>>);
 
 const MARK: &str = "base64:";

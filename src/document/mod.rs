@@ -6,6 +6,7 @@ pub mod json;
 mod json_write;
 mod path;
 mod scalar;
+mod taken;
 #[doc(hidden)]
 pub mod testing;
 mod text;
@@ -16,6 +17,7 @@ mod yaml_write;
 pub use bytes::Bytes;
 pub use path::Path;
 pub use scalar::float_text;
+pub use taken::{Part, Raw, Taken};
 pub use text::Text;
 pub use yaml_write::{to_yaml, write_yaml};
 

@@ -1,7 +1,7 @@
 //! A drive's files, in memory.
 
 use crate::base::{MAX_LINKS, budget};
-use crate::document::Bytes;
+use crate::document::{Bytes, Part, Taken};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most names that are looked up on the path to one file.
@@ -18,6 +18,10 @@ pub struct Files {
     notes: Vec<String>,
     /// What the stage's budget has paid for them.
     paid: usize,
+    /// Notes what is read.
+    taken: Taken,
+    /// A file that this program made of other documents, which are noted themselves.
+    made: Option<String>,
 }
 
 impl Drop for Files {
@@ -35,6 +39,17 @@ impl Files {
     /// Adds a file. Of two with the same path the first stays.
     pub fn insert(&mut self, path: impl Into<String>, contents: Vec<u8>) {
         self.files.entry(path.into()).or_insert(contents.into());
+    }
+
+    /// Has each file noted that is read from now on.
+    pub fn keep(&mut self, taken: &Taken) {
+        self.taken = taken.clone();
+    }
+
+    /// Adds a file that is made of documents which are noted themselves.
+    pub fn insert_made(&mut self, path: &str, contents: Vec<u8>) {
+        self.made = Some(path.to_owned());
+        self.insert(path, contents);
     }
 
     /// Adds a symlink.
@@ -59,7 +74,18 @@ impl Files {
 
     /// The same, to be kept without a copy.
     pub fn shared(&self, path: &str) -> Option<&Bytes> {
-        self.files.get(&self.resolve(path)?)
+        let contents = self.files.get(&self.resolve(path)?)?;
+        if self.made.as_deref() != Some(path) {
+            self.taken.share(None, path, contents);
+        }
+        Some(contents)
+    }
+
+    /// The same for a path that a document names.
+    pub fn named_by_document(&self, part: Part, path: &str) -> Option<&Bytes> {
+        let contents = self.files.get(&self.resolve(path)?)?;
+        self.taken.share(Some(part), path, contents);
+        Some(contents)
     }
 
     /// The names in the directory at `path` (`""` is the top), sorted. Empty if it does not exist.

@@ -5,7 +5,7 @@ use super::{DsMode, Instance, NetworkData};
 use crate::base::error::Result;
 use crate::base::problem::{Problem, Problems, Severity};
 use crate::document::json::{self, Writer};
-use crate::document::{Bytes, MAX_NODES, Map, Value, wrong};
+use crate::document::{Bytes, MAX_NODES, Map, Raw, Value, wrong};
 use std::io::{self, Write};
 
 /// The most values: this many of a datasource's documents are fields.
@@ -16,7 +16,7 @@ macro_rules! with_fields {
     ($call:ident) => {
         $call! {
             source class platform cloud_name subplatform described instance_id from_network machine_uuid metadata ds ec2_metadata
-            user_data envelope signature vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
+            user_data envelope raw signature vendor_data vendor_data2 network dsmode local_hostname availability_zone region launch_index public_keys config
             files private_files stale_files random_seed device_names problems
         }
     };
@@ -55,7 +55,7 @@ pub fn write_without(instance: &Instance, left_out: &[&str], out: &mut dyn Write
     json.begin("{")?;
     macro_rules! fields {
         ($($name:ident)*) => { $(
-            if !left_out.contains(&stringify!($name)) {
+            if !left_out.contains(&stringify!($name)) && !instance.$name.is_omitted() {
                 json.key(stringify!($name))?;
                 instance.$name.write(&mut json)?;
             }
@@ -82,6 +82,11 @@ trait Field: Sized {
 
     /// Writes the value that [`Field::of`] converts.
     fn write(&self, json: &mut Writer) -> io::Result<()>;
+
+    /// Whether the field is not written at all.
+    fn is_omitted(&self) -> bool {
+        false
+    }
 }
 
 impl Field for Value {
@@ -269,6 +274,44 @@ impl Field for Problems {
 
     fn write(&self, json: &mut Writer) -> io::Result<()> {
         self.entries().write(json)
+    }
+}
+
+/// The documents by their fields. Most machines have no trust policy, and their caches no such field.
+impl Field for Option<Raw> {
+    const KIND: &'static str = "a mapping of documents";
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        let mut map = match value {
+            Value::Null => return Ok(None),
+            other => Map::of(other)?,
+        };
+        let mut of = |name: &str| Option::<Bytes>::of(map.remove(name).unwrap_or_default());
+        Ok(Some(Raw {
+            metadata: of("metadata")?,
+            network: of("network")?,
+            vendor_data: of("vendor_data")?,
+            vendor_data2: of("vendor_data2")?,
+        }))
+    }
+
+    fn write(&self, json: &mut Writer) -> io::Result<()> {
+        let Some(raw) = self else { return json.value(&Value::Null) };
+        json.begin("{")?;
+        for (name, bytes) in [
+            ("metadata", &raw.metadata),
+            ("network", &raw.network),
+            ("vendor_data", &raw.vendor_data),
+            ("vendor_data2", &raw.vendor_data2),
+        ] {
+            json.key(name)?;
+            bytes.write(json)?;
+        }
+        json.end("}")
+    }
+
+    fn is_omitted(&self) -> bool {
+        self.is_none()
     }
 }
 

@@ -10,7 +10,7 @@ pub mod status;
 use crate::base::deprecated;
 use crate::base::digest::shortened;
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Map, Value};
+use crate::document::{Bytes, Map, Raw, Value};
 
 /// The longest folder name for an instance-id, in bytes: a file name may have 255.
 const MAX_FOLDER: usize = 200;
@@ -118,6 +118,8 @@ pub struct Instance {
     pub user_data: Option<Bytes>,
     /// What came before the user-data: the signatures and the statement of a signed envelope, which a policy has opened.
     pub envelope: Option<Bytes>,
+    /// The other documents as they came, before they were parsed. None if no trust policy has them kept.
+    pub raw: Option<Raw>,
     /// The signature of the user-data that came in a file beside it.
     pub signature: Option<Bytes>,
     /// In the source's form: a string, a list of parts, or a mapping with the key `cloud-init`.

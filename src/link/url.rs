@@ -11,6 +11,13 @@ pub fn said(method: &str, url: &str) -> String {
     format!("{method} {scheme}://{host}{path}")
 }
 
+/// A URL's path without the slash at its start, and its query.
+pub fn path_and_query(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or_default();
+    rest.find(['/', '?']).and_then(|at| rest.get(at..)).unwrap_or_default().trim_start_matches('/')
+}
+
 /// The URL without the zone of a link-local address (RFC 6874), because the uplink decides the link.
 pub fn unscoped(url: &str) -> String {
     let zone = url.find("://[").and_then(|start| {

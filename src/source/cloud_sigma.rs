@@ -43,6 +43,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     let mut line = Line::serial(&machine.base.join(PORT))?;
     line.send(REQUEST, deadline)?;
     let answer = line.line(MAX_CONTEXT, deadline).context(|| "the server context")?;
+    search.taken().add("context", &answer);
     // An EOT character ends it.
     let context = json::parse("the server context", answer.strip_suffix(b"\x04").unwrap_or(&answer))?;
     if context.get("meta").and_then(Value::as_map).is_none() {

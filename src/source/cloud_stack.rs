@@ -11,7 +11,7 @@ use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT};
 use super::table::Source;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
-use crate::document::{Bytes, yaml};
+use crate::document::{Bytes, Taken, yaml};
 use crate::instance::Instance;
 use crate::link::http::{Client, Redirects};
 use crate::link::{Reach, Uplink, leases};
@@ -74,7 +74,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     };
     let urls = |uplink: &Uplink| if uplink.reach == Reach::Ipv4 { vec![NAME.to_owned()] } else { Vec::new() };
     let (urls, fetch) = (Box::new(urls), Box::new(fetch));
-    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+    Some(Job {
+        name: SOURCE.name,
+        urls,
+        fetch,
+        redirects: Redirects::SameOrigin,
+        replaces_drive: false,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 /// The password server of an instance that came from a virtual router.

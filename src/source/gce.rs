@@ -11,7 +11,7 @@ use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::detect::Mark;
-use crate::document::{Bytes, Map, Value, json};
+use crate::document::{Bytes, Map, Taken, Value, json};
 use crate::instance::{Instance, NetworkData};
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects, Reply, Request, refused};
@@ -73,7 +73,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&url) { vec![url.clone()] } else { Vec::new() };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+    Some(Job {
+        name: SOURCE.name,
+        urls,
+        fetch,
+        redirects: Redirects::SameOrigin,
+        replaces_drive: false,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 /// The service's URL, ending with a slash.

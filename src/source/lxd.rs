@@ -72,6 +72,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         return Ok(None);
     }
     let client = Client::socket(&search.machine.base.join(SOCKET), search.deadline.at_most(TIME))?;
+    let client = client.keeping(search.taken().clone());
     let mut crawl = Crawl { client: &client, left: MAX_TOTAL };
     let instance = crawl.instance(search.machine)?;
     Ok(Some(Found { instance, place: format!("/{SOCKET}") }))

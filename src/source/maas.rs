@@ -9,7 +9,7 @@ use super::service::is_id;
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Map, Value, yaml};
+use crate::document::{Bytes, Map, Taken, Value, yaml};
 use crate::drive::Files;
 use crate::instance::Instance;
 use crate::link::Uplink;
@@ -84,7 +84,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&url) { vec![url.clone()] } else { Vec::new() };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+    Some(Job {
+        name: SOURCE.name,
+        urls,
+        fetch,
+        redirects: Redirects::SameOrigin,
+        replaces_drive: false,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 /// A document of the service. None if it does not exist.

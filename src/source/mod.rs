@@ -76,11 +76,15 @@ const SEED_TIME: Duration = Duration::from_secs(60);
 pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
     for source in names.iter().filter_map(|name| named(name)) {
         let Some(read) = source.read else { continue };
+        search.taken().clear();
         match read(search) {
             Ok(Some(found)) if found.instance.dsmode == DsMode::Disabled => {
                 search.reason(format!("{}: {} is not to be used (dsmode: disabled)", source.name, found.place));
             }
-            Ok(Some(found)) => return Some(found),
+            Ok(Some(mut found)) => {
+                found.instance.raw = search.taken().raw();
+                return Some(found);
+            }
             Ok(None) => {}
             Err(e) => search.problem(e.to_string()),
         }
@@ -95,12 +99,20 @@ pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
 /// The seed cannot be read, or has none of these layouts.
 pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path, report: &Problems) -> Result<Found> {
     let deadline = Deadline::after(SEED_TIME);
-    let files = drive::open(seed, deadline)?;
+    let mut files = drive::open(seed, deadline)?;
     let place = seed.display().to_string();
     search::notes(&files).iter().for_each(|note| report.warn(format!("{place}: {note}")));
-    let search = Search::new(machine, root, config, deadline);
-    let instance = SOURCES.iter().filter_map(|s| s.seed).find_map(|read| read(&search, &files, &place));
-    instance.map(|instance| Found { instance, place: place.clone() }).ok_or_else(|| {
+    let search = Search::new(machine, root, config, deadline).keeping(cfg!(feature = "trust"));
+    files.keep(search.taken());
+    let instance = SOURCES.iter().filter_map(|s| s.seed).find_map(|read| {
+        search.taken().clear();
+        read(&search, &files, &place)
+    });
+    let of = |mut instance: Instance| {
+        instance.raw = search.taken().raw();
+        Found { instance, place: place.clone() }
+    };
+    instance.map(of).ok_or_else(|| {
         let names: Vec<&str> = SOURCES.iter().filter(|s| s.seed.is_some()).map(|s| s.name).collect();
         Error::new(format!("{place} is no drive that this build reads: expected the files of {}", names.join(", ")))
     })

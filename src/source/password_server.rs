@@ -35,7 +35,7 @@ fn request(client: &Client, url: &str, what: &str, tries: u32) -> Result<String>
 /// No response, or the server does not know the machine.
 pub fn ask(client: &Client, url: &str) -> Result<Option<Value>> {
     // The image's `timeout` and `retries` are those of the metadata service.
-    match request(&client.limited(Limits::default()), url, "send_my_password", TRIES)?.as_str() {
+    match request(&client.apart().limited(Limits::default()), url, "send_my_password", TRIES)?.as_str() {
         "" | "saved_password" => Ok(None),
         "bad_request" => Err(Error::new(format!("{url}: the password server knows no such machine"))),
         password => {

@@ -1,9 +1,10 @@
 //! A source's inputs while it searches: the machine, the image, and the drives that were found.
 
 use crate::base::deadline::Deadline;
+use crate::base::error::Result;
 use crate::base::problem::{Problems, Severity};
 use crate::detect::named_source;
-use crate::document::{Map, Value};
+use crate::document::{Map, Taken, Value};
 use crate::drive::search::Probed;
 use crate::drive::{self, Files};
 use crate::instance::Instance;
@@ -42,6 +43,8 @@ pub struct Search<'a> {
     /// Why sources were not used, for the message that nothing was found.
     reasons: Problems,
     report: Problems,
+    /// Notes the documents of the source that is read.
+    taken: Taken,
 }
 
 impl<'a> Search<'a> {
@@ -60,7 +63,31 @@ impl<'a> Search<'a> {
             otherwise: None,
             reasons: Problems::new(),
             report: Problems::new(),
+            taken: Taken::default(),
         }
+    }
+
+    /// Has the documents kept as they came, for a trust policy, if `keeps`.
+    pub fn keeping(mut self, keeps: bool) -> Self {
+        self.taken = if keeps { Taken::keeping() } else { Taken::default() };
+        self
+    }
+
+    /// Where the documents are noted that the source has.
+    pub fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
+    /// A file of the root that is a document of the source, noted. None if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn document(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let bytes = self.root.read(path)?;
+        if let Some(bytes) = &bytes {
+            self.taken.add(path.trim_start_matches('/'), bytes);
+        }
+        Ok(bytes)
     }
 
     /// Sets the drives that were found so far. Drives that were already read are not read again.
@@ -88,6 +115,7 @@ impl<'a> Search<'a> {
     /// The files in a folder of the root; None if there is none.
     pub fn seed_folder(&mut self, path: &str) -> Option<Files> {
         let mut files = Files::default();
+        files.keep(&self.taken);
         collect(self.root, path, "", &mut files, &self.report, 0);
         let any = files.iter().next().is_some();
         any.then_some(files)
@@ -112,7 +140,8 @@ impl<'a> Search<'a> {
 
     /// Keeps an instance that is used if no service answers, such as a drive that has less than its service.
     /// Not used once `refused` is true: then the service has answered, and ruled it out.
-    pub fn otherwise(&mut self, found: Found, refused: Arc<AtomicBool>) {
+    pub fn otherwise(&mut self, mut found: Found, refused: Arc<AtomicBool>) {
+        found.instance.raw = self.taken.raw();
         self.otherwise = Some((found, refused));
     }
 
@@ -134,7 +163,8 @@ impl<'a> Search<'a> {
             return files.clone();
         }
         let files = match drive::open(&path, self.deadline) {
-            Ok(files) => {
+            Ok(mut files) => {
+                files.keep(&self.taken);
                 for note in notes(&files) {
                     self.problem(format!("{}: {note}", path.display()));
                 }

@@ -3,7 +3,7 @@
 use super::search::{Found, Search, parameters};
 use super::table::named;
 use crate::base::error::{Error, Result};
-use crate::document::Value;
+use crate::document::{Taken, Value};
 use crate::instance::DsMode;
 use crate::link::http::{Client, Limits, Redirects};
 use crate::link::{Session, Uplink, http};
@@ -26,6 +26,8 @@ pub struct Job {
     pub replaces_drive: bool,
     /// `max_wait`, `timeout` and `retries` of the image's `datasource: {NAME: …}`.
     pub limits: Limits,
+    /// The documents that were read to prepare it: they are part of the instance.
+    pub taken: Taken,
 }
 
 impl Job {
@@ -38,7 +40,15 @@ impl Job {
             urls.filter(|url| uplink.reaches(url)).collect()
         };
         let limits = limits(search, name);
-        Job { name, urls: Box::new(urls), fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits }
+        Job {
+            name,
+            urls: Box::new(urls),
+            fetch,
+            redirects: Redirects::SameOrigin,
+            replaces_drive: false,
+            limits,
+            taken: Taken::default(),
+        }
     }
 }
 
@@ -60,12 +70,14 @@ pub fn ask(search: &mut Search, jobs: Vec<Job>, session: &mut Session, image: &P
     let fetch = |client: &Client, url: &str| {
         let mut reasons = Vec::new();
         for job in of(client, url) {
-            match (job.fetch)(&client.limited(job.limits), url) {
+            let client = client.limited(job.limits).keeping(job.taken.fork());
+            match (job.fetch)(&client, url) {
                 Ok(found) if found.instance.dsmode == DsMode::Disabled => {
                     reasons.push(format!("{}: {} says dsmode: disabled", job.name, found.place));
                 }
                 Ok(mut found) => {
                     found.instance.from_network = true;
+                    found.instance.raw = client.taken().raw();
                     log::info!("{}: {} answers by {}", job.name, found.place, client.uplink().name());
                     return Ok(found);
                 }

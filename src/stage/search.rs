@@ -84,7 +84,8 @@ pub fn find_on_drives(root: &Root, boot: &mut Boot) -> Option<Found> {
     let mut drives = Drives::new(&source::labels(&boot.image.config), Places::default());
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
-    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(REREAD));
+    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(REREAD))
+        .keeping(boot.image.trust.is_there());
     let found = present(&mut search, &mut drives, &names);
     let report = search.take_report();
     boot.absorb(report);
@@ -115,7 +116,8 @@ pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let report = detect::identify(&facts, &candidates());
     let services = choose::services(&report, &facts);
-    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(SERVED));
+    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(SERVED))
+        .keeping(boot.image.trust.is_there());
     let found = match jobs(&mut search, &services) {
         (jobs, None) if !jobs.is_empty() => ask(&mut search, jobs).ok(),
         _ => None,
@@ -150,7 +152,7 @@ fn present(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option
 }
 
 fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadline) -> Outcome {
-    let mut search = Search::new(boot.machine, root, &boot.image.config, deadline);
+    let mut search = Search::new(boot.machine, root, &boot.image.config, deadline).keeping(boot.image.trust.is_there());
     let outcome = look(&mut search, &boot.image.own, drives);
     let report = search.take_report();
     boot.absorb(report);
@@ -401,7 +403,9 @@ pub fn jobs(search: &mut Search, services: &[Service]) -> (Vec<Job>, Option<Dura
         services
             .filter_map(|service| {
                 search.marked = service.marked;
-                service.source.service?(search)
+                search.taken().clear();
+                let job = service.source.service?(search)?;
+                Some(Job { taken: search.taken().fork(), ..job })
             })
             .collect()
     };

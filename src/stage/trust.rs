@@ -53,6 +53,11 @@ impl Gate {
         Gate(has_one.then(|| Policy::read(machine, folder)).flatten().map(Box::new))
     }
 
+    /// Whether there is a policy, for which documents are kept as they come.
+    pub fn is_there(&self) -> bool {
+        cfg!(feature = "trust") && self.0.is_some()
+    }
+
     fn allows(&self, kind: Kind) -> bool {
         !cfg!(feature = "trust")
             || self.0.as_ref().is_none_or(|policy| policy.needs(kind, &policy.any_source()).is_used)
@@ -274,7 +279,8 @@ mod tests {
     /// What the machine's seed gives.
     fn read(dir: &TempDir) -> Instance {
         let (machine, root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
-        let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(5)));
+        let search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(5)));
+        let mut search = search.keeping(Gate::of(&root, &machine).is_there());
         source::find_local(&mut search, &["NoCloud".to_owned()]).unwrap().instance
     }
 
@@ -319,6 +325,9 @@ mod tests {
             (of(3, "sha256"), of(3, "measured"), told.get("refused")),
             (Value::Null, true.into(), Some(&vec![].into()))
         );
+        // Metadata is the file's bytes, as sha256sum reads them.
+        let sum = crate::base::hex::encode(&digest(Algorithm::Sha256, b"instance-id: i-1\nlocal-hostname: h\n"));
+        assert_eq!((of(0, "sha256"), of(1, "sha256")), (sum.into(), Value::Null));
         // A later stage of this boot: nothing again.
         assert_eq!(judge(&dir, &mut first, true).0, Verdict::default());
         assert_eq!(extended(&dir), measured);
@@ -340,6 +349,68 @@ mod tests {
             [true, true, false, true, true]
         );
         assert!(!dir.0.join("run/log/systemd").exists(), "the log is of PCRs");
+    }
+
+    /// The digests for a seed with these documents, in a first boot and in one from the cache, which have to be the same.
+    fn measured_in_both_boots(files: &[(&str, &str)]) -> Vec<Vec<u8>> {
+        let dir = machine(
+            "trust-raw",
+            "user-data = use\nmetadata = measure\nnetwork-config = measure\nvendor-data = measure\n",
+        );
+        files.iter().for_each(|(name, text)| dir.write(&format!("{SEED}/{name}"), text));
+        let mut first = read(&dir);
+        assert_eq!(judge(&dir, &mut first, true), (Verdict::default(), vec![]));
+        let measured = extended(&dir);
+        std::fs::remove_file(dir.0.join("run/prepivot/measured.json")).unwrap();
+        dir.write(RTMR, "");
+        let mut text = Vec::new();
+        cache::write(&first, &mut text).unwrap();
+        assert_eq!(judge(&dir, &mut cache::read("t", &text).unwrap(), false).0, Verdict::default());
+        assert_eq!(extended(&dir), measured);
+        measured
+    }
+
+    /// Documents with the same values whose bytes differ.
+    #[test]
+    fn white_space_of_a_document_is_another_value() {
+        let metadata = "instance-id: i-1\nlocal-hostname: h\n";
+        let (network, vendor) = ("version: 2\nethernets: {}\n", "#cloud-config\n{}\n");
+        let all = [("meta-data", metadata), ("network-config", network), ("vendor-data", vendor)];
+        let same = measured_in_both_boots(&all);
+        for at in 0..all.len() {
+            let other = format!("{} \n", all[at].1);
+            let mut changed = all;
+            changed[at].1 = &other;
+            let differs: Vec<bool> =
+                measured_in_both_boots(&changed).iter().zip(&same).map(|(one, other)| one != other).collect();
+            // vendor-data2 is absent in all of them.
+            assert_eq!(differs, [at == 0, at == 1, at == 2, false], "{}", all[at].0);
+        }
+    }
+
+    /// What only a part of the sources has: several documents of metadata, a network that is made of them, no metadata at all.
+    #[test]
+    fn metadata_of_several_documents_is_their_list() {
+        let dir = machine("trust-list", "user-data = use\nmetadata = measure\nnetwork-config = measure\n");
+        let line = "ds=nocloud;h=other";
+        dir.write("proc/cmdline", line);
+        let mut instance = read(&dir);
+        let [metadata, network, ..] = documents(&instance);
+        let sum = |text: &str| crate::base::hex::encode(&digest(Algorithm::Sha256, text.as_bytes()));
+        let (own, file) = (sum("nocloud;h=other"), sum("instance-id: i-1\nlocal-hostname: h\n"));
+        let list = format!("#prepivot-documents\n{own}  cmdline\n{file}  meta-data\n");
+        assert_eq!((metadata.bytes.as_deref(), network.bytes), (Some(list.as_bytes()), None));
+        instance.network = Some(crate::instance::NetworkData::Eni("auto lo\n".into()));
+        let [metadata, network, ..] = documents(&instance);
+        assert_eq!(metadata.bytes, network.bytes);
+        std::fs::remove_file(dir.0.join(SEED).join("meta-data")).unwrap();
+        dir.write("proc/cmdline", "");
+        assert_eq!(documents(&read(&dir))[0].bytes, None);
+        // An instance that was read before there was a policy.
+        instance.raw = None;
+        assert!(
+            documents(&instance).iter().all(|document| document.bytes.is_some() != document.name.starts_with("vendor"))
+        );
     }
 
     #[test]

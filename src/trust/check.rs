@@ -311,6 +311,16 @@ fn open(instance: &mut Instance, head: usize) {
 
 /// Removes a document.
 fn remove(instance: &mut Instance, name: &str) {
+    let mut raw = instance.raw.take();
+    if let Some(raw) = &mut raw {
+        match name {
+            "user-data" => {}
+            "vendor-data" => raw.vendor_data = None,
+            "vendor-data2" => raw.vendor_data2 = None,
+            "network-config" => raw.network = None,
+            _ => raw.metadata = None,
+        }
+    }
     match name {
         "user-data" => (instance.user_data, instance.envelope, instance.signature) = (None, None, None),
         "vendor-data" => instance.vendor_data = Value::Null,
@@ -342,4 +352,5 @@ fn remove(instance: &mut Instance, name: &str) {
             };
         }
     }
+    instance.raw = raw;
 }

@@ -1,8 +1,7 @@
 //! Trust: what came from outside is measured and checked, by the policy of the image's maker, before it is used.
 //!
-//! What is measured and checked is what is used: the user-data's bytes as the source gave them, and for metadata and network
-//! configuration, of which a source makes values, these values in one fixed encoding. So a later boot, which uses the cache,
-//! measures the same.
+//! What is measured and checked are the bytes as the source got them ([`crate::document::Taken`]). The cache has them, so that a
+//! later boot, which uses it, measures the same.
 
 pub mod age;
 pub mod allowed;
@@ -25,7 +24,7 @@ pub use check::{Checked, Circumstances, check};
 pub use policy::{Failure, Policy};
 
 use crate::base::base64;
-use crate::document::{Value, json};
+use crate::document::{Bytes, Raw, Value, json};
 use crate::instance::{Instance, NetworkData, cache};
 use std::borrow::Cow;
 
@@ -79,6 +78,42 @@ pub struct Document<'a> {
     pub bytes: Option<Cow<'a, [u8]>>,
 }
 
+/// The documents of an instance, in the order in which they are measured.
+pub fn documents(instance: &Instance) -> [Document<'_>; 5] {
+    let user_data = instance.user_data.as_ref().map(|bytes| match &instance.envelope {
+        Some(envelope) => [&**envelope, &**bytes].concat().into(),
+        None => Cow::from(&**bytes),
+    });
+    let [metadata, network, vendor_data, vendor_data2] = match &instance.raw {
+        Some(raw) => as_they_came(raw, instance),
+        None => of_values(instance),
+    };
+    let of = |name, kind, bytes| Document { name, kind, bytes };
+    [
+        of("metadata", Kind::Metadata, metadata),
+        of("network-config", Kind::Network, network),
+        of("user-data", Kind::UserData, user_data),
+        of("vendor-data", Kind::VendorData, vendor_data),
+        of("vendor-data2", Kind::VendorData, vendor_data2),
+    ]
+}
+
+/// The bytes of metadata, network configuration, vendor-data and vendor-data2.
+type Others<'a> = [Option<Cow<'a, [u8]>>; 4];
+
+/// As the source got them. If it made a document of the metadata, the network configuration has the metadata's bytes, and vendor-data
+/// those of its own value.
+fn as_they_came<'a>(raw: &'a Raw, instance: &'a Instance) -> Others<'a> {
+    let of = |bytes: &'a Option<Bytes>| bytes.as_ref().map(|bytes| Cow::from(&**bytes));
+    let made_network = || of(&raw.metadata).filter(|_| instance.network.is_some());
+    [
+        of(&raw.metadata),
+        of(&raw.network).or_else(made_network),
+        of(&raw.vendor_data).or_else(|| of_value(&instance.vendor_data)),
+        of(&raw.vendor_data2).or_else(|| of_value(&instance.vendor_data2)),
+    ]
+}
+
 /// Fields of an instance that are no metadata: other documents, and what this program found out itself, such as the device.
 const NOT_METADATA: &[&str] = &[
     "class",
@@ -96,9 +131,8 @@ const NOT_METADATA: &[&str] = &[
     "problems",
 ];
 
-/// The documents of an instance, in the order in which they are measured.
-pub fn documents(instance: &Instance) -> [Document<'_>; 5] {
-    let of = |name, kind, bytes| Document { name, kind, bytes };
+/// The values of an instance that was read when there was no policy: its documents have not been kept.
+fn of_values(instance: &Instance) -> Others<'_> {
     let mut metadata = Vec::new();
     // Writing to memory does not fail.
     let _ = cache::write_without(instance, NOT_METADATA, &mut metadata);
@@ -106,17 +140,7 @@ pub fn documents(instance: &Instance) -> [Document<'_>; 5] {
         NetworkData::Openstack(value) | NetworkData::Cloud(value) => json::to_string(value).into_bytes().into(),
         NetworkData::Eni(text) => text.as_bytes().into(),
     });
-    let user_data = instance.user_data.as_ref().map(|bytes| match &instance.envelope {
-        Some(envelope) => [&**envelope, &**bytes].concat().into(),
-        None => Cow::from(&**bytes),
-    });
-    [
-        of("metadata", Kind::Metadata, Some(metadata.into())),
-        of("network-config", Kind::Network, network),
-        of("user-data", Kind::UserData, user_data),
-        of("vendor-data", Kind::VendorData, of_value(&instance.vendor_data)),
-        of("vendor-data2", Kind::VendorData, of_value(&instance.vendor_data2)),
-    ]
+    [Some(metadata.into()), network, of_value(&instance.vendor_data), of_value(&instance.vendor_data2)]
 }
 
 /// cloud-init's mark of bytes in JSON, which the cache has too.

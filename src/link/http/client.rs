@@ -6,8 +6,9 @@ use crate::base::cancel::Cancel;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Context, Error, Result};
 use crate::base::logging;
+use crate::document::Taken;
 use crate::link::rng::Rng;
-use crate::link::url::{redirected, said, same_origin};
+use crate::link::url::{path_and_query, redirected, said, same_origin};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,6 +85,8 @@ pub struct Client {
     answered: AtomicBool,
     /// Whether this client, or one that it was limited from or to, got any reply, even "retry later".
     heard: Arc<AtomicBool>,
+    /// Notes the documents of answers.
+    taken: Taken,
 }
 
 impl Client {
@@ -132,6 +135,7 @@ impl Client {
             search: deadline,
             answered: AtomicBool::new(false),
             heard: Arc::default(),
+            taken: Taken::default(),
         }
     }
 
@@ -150,7 +154,27 @@ impl Client {
             search: limits.search.filter(|s| !s.is_zero()).map_or(self.deadline, |s| self.deadline.at_most(s)),
             answered: AtomicBool::new(false),
             heard: self.heard.clone(),
+            taken: self.taken.clone(),
         }
+    }
+
+    /// The same client, which notes the documents that it gets.
+    pub fn keeping(mut self, taken: Taken) -> Client {
+        self.taken = taken;
+        self
+    }
+
+    /// The same client for what is no document of the instance, or is noted by the caller.
+    pub fn apart(&self) -> Client {
+        let mut client = self.limited(self.limits).keeping(Taken::default());
+        client.search = self.search;
+        client.answered = AtomicBool::new(self.answered.load(Ordering::Relaxed));
+        client
+    }
+
+    /// Where the documents are noted.
+    pub fn taken(&self) -> &Taken {
+        &self.taken
     }
 
     /// The same client, for requests that have to end within `time` although the service is there.
@@ -222,6 +246,13 @@ impl Client {
         self.send(request)?.document(request)
     }
 
+    /// Notes the document of an answer, by its path and query.
+    fn note(&self, request: &Request, reply: &Reply) {
+        if request.method == "GET" && (200..=299).contains(&reply.status) {
+            self.taken.add(path_and_query(request.url), &reply.body);
+        }
+    }
+
     /// Sends a request until it is answered. Responses that mean "later" (408, 429, 500, 502, 503, 504 and
     /// [`Request::retry`]) and lost connections are repeated until the tries or the deadline are used up.
     /// `Retry-After` is honoured if it ends before the deadline.
@@ -254,6 +285,7 @@ impl Client {
                         self.findings
                             .warn(format!("{said}: {reason}; answered at try {tries}, after {} s", taken.as_secs()));
                     }
+                    self.note(request, &reply);
                     return Ok(reply);
                 }
                 Ok(reply) => {

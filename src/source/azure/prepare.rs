@@ -134,7 +134,7 @@ fn media_of(search: &mut Search, data_dir: &str) -> std::result::Result<Option<M
     for (seed, is_drive) in places.collect::<Vec<_>>() {
         let bytes = match is_drive {
             true => search.open_drive(&seed).and_then(|files| files.get(media::FILE).map(<[u8]>::to_vec)),
-            false => match search.root.read(&format!("{seed}/{}", media::FILE)) {
+            false => match search.document(&format!("{seed}/{}", media::FILE)) {
                 Ok(bytes) => bytes,
                 Err(e) => {
                     search.problem(e.to_string());

@@ -8,7 +8,7 @@ use super::wire_server::{self, Health, WireServer};
 use super::{SOURCE, imds};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::Value;
+use crate::document::{Taken, Value};
 use crate::link::http::{Client, Limits, Redirects};
 use crate::link::{Reach, Uplink};
 use crate::source::search::{Found, Search};
@@ -63,7 +63,15 @@ pub fn job(search: &mut Search) -> Option<Job> {
         _ => Vec::new(),
     };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), Limits::default());
-    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+    Some(Job {
+        name: SOURCE.name,
+        urls,
+        fetch,
+        redirects: Redirects::SameOrigin,
+        replaces_drive: false,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 /// How a machine from a pool waits for its owner.

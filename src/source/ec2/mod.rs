@@ -11,7 +11,7 @@ use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::{Hotplug, Source, Update};
 use crate::detect::{Facts, Finding, Mark, Verdict};
-use crate::document::Value;
+use crate::document::{Taken, Value};
 use crate::link::http::{Client, Redirects};
 use crate::link::{Uplink, leases};
 use instance::{Cloud, is_swapped_ec2};
@@ -143,7 +143,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     };
     let urls = move |uplink: &Uplink| instance::urls(uplink, &configured);
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+    Some(Job {
+        name: SOURCE.name,
+        urls,
+        fetch,
+        redirects: Redirects::SameOrigin,
+        replaces_drive: false,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 #[cfg(test)]

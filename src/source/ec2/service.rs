@@ -95,6 +95,7 @@ fn newest(service: &Service, base: &str, is_aws: bool) -> Result<(&'static str, 
 mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
+    use crate::document::Taken;
     use crate::link::Uplink;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Limits, Redirects};
@@ -114,6 +115,35 @@ mod tests {
         let client = client.limited(Limits { marked: true, ..Limits::default() });
         let service = Service::new(&client, BASE, Some(&TOKENS));
         (newest(&service, BASE, false), script.sent().len())
+    }
+
+    /// What a trust policy measures: each answer of the tree, and not the user-data or the token.
+    #[test]
+    fn documents_are_listed_by_their_paths() {
+        let answer = |script: Script, path: &str, text: &str| {
+            script.with("GET", &format!("{BASE}/2021-03-23/{path}"), Answer::new(200, text))
+        };
+        let tree = [
+            ("meta-data/", "user-data\ninstance-id\n"),
+            ("meta-data/instance-id", "i-1"),
+            ("meta-data/user-data", "not the user's"),
+            ("user-data", "#cloud-config\n"),
+            ("dynamic/instance-identity/document", "{}"),
+        ];
+        let script = tree.iter().fold(Script::default(), |script, (path, text)| answer(script, path, text));
+        let script = script.with("PUT", &format!("{BASE}/latest/api/token"), Answer::new(200, "token"));
+        let deadline = Deadline::after(Duration::from_secs(100));
+        let uplink = Uplink::system();
+        let client = Client::over(Arc::new(script), &uplink, Redirects::SameOrigin, deadline, &Findings::default());
+        let client = client.keeping(Taken::keeping());
+        let crawled = crawl(&client, BASE, true).unwrap();
+        assert_eq!(crawled.user_data.as_deref(), Some(&b"#cloud-config\n"[..]));
+        let raw = client.taken().raw().unwrap();
+        assert_eq!((&raw.network, &raw.vendor_data), (&None, &None));
+        let list = String::from_utf8(raw.metadata.unwrap().to_vec()).unwrap();
+        let names: Vec<&str> = list.lines().filter_map(|line| line.get(66..)).collect();
+        let expected = [tree[4].0, tree[0].0, tree[1].0, tree[2].0].map(|path| format!("2021-03-23/{path}"));
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub fn read(search: &mut Search) -> Result<Option<Found>> {
             return Ok(None);
         };
         let mut files = Files::default();
+        files.keep(search.taken());
         for name in FILES {
             if let Some(bytes) = search.root.read(&file_at(folder, name))? {
                 files.insert(name, bytes);
@@ -81,12 +82,14 @@ fn gather(search: &mut Search) -> Seed {
     for (place, line) in
         [("dmi", search.machine.dmi("product_serial")), ("cmdline", Some(search.machine.cmdline.text().to_owned()))]
     {
-        if let Some(map) = line.as_deref().and_then(from_line) {
-            seed.take_metadata(map);
+        if let Some(value) = line.as_deref().and_then(in_line) {
+            search.taken().add(place, value.as_bytes());
+            seed.take_metadata(from_value(value));
             seed.found.push(place.into());
         }
     }
-    let credentials = super::credentials::files(search.machine);
+    let mut credentials = super::credentials::files(search.machine);
+    credentials.keep(search.taken());
     if is_seed(&credentials) {
         seed.take_files(&credentials, "credentials");
     }
@@ -142,11 +145,14 @@ pub(super) fn of_files(files: &Files, place: &str) -> Option<Instance> {
     Some(seed.finish("DataSourceNoCloud", DEFAULT_ID).instance)
 }
 
-/// Parses `ds=nocloud;h=name;i=id;s=from` in a kernel command line or serial number. The keys h, i and s are
-/// short for local-hostname, instance-id and seedfrom. The last `ds=` takes precedence.
-fn from_line(line: &str) -> Option<Map> {
+/// The value of `ds=nocloud;…` in a kernel command line or serial number. The last one takes precedence.
+fn in_line(line: &str) -> Option<&str> {
     let is_ours = |v: &&str| NAMES.contains(&v.split(';').next().unwrap_or("").to_ascii_lowercase().as_str());
-    let value = line.split_whitespace().filter_map(|w| w.strip_prefix("ds=")).rfind(is_ours)?;
+    line.split_whitespace().filter_map(|w| w.strip_prefix("ds=")).rfind(is_ours)
+}
+
+/// Parses `nocloud;h=name;i=id;s=from`. The keys h, i and s are short for local-hostname, instance-id and seedfrom.
+fn from_value(value: &str) -> Map {
     let mut map = Map::new();
     for pair in value.split(';').skip(1) {
         if let Some((key, value)) = pair.split_once('=') {
@@ -165,7 +171,7 @@ fn from_line(line: &str) -> Option<Map> {
         let local = from.map_or(!value.to_ascii_lowercase().starts_with(NAMES[1]), |s| local_folder(s).is_some());
         map.insert("dsmode", if local { "local" } else { "net" });
     }
-    Some(map)
+    map
 }
 
 /// Adds those entries of `more` that `map` lacks, recursively.
@@ -313,22 +319,23 @@ mod tests {
 
     #[test]
     fn the_command_line_names_and_seeds() {
-        let map = from_line("quiet ds=nocloud;h=web;i=i-1;s=http://169.254.1.1/ ro").unwrap();
+        let of = |line: &str| in_line(line).map(from_value);
+        let map = of("quiet ds=nocloud;h=web;i=i-1;s=http://169.254.1.1/ ro").unwrap();
         assert_eq!(map.get("local-hostname"), Some(&Value::from("web")));
         assert_eq!(map.get("instance-id"), Some(&Value::from("i-1")));
         assert_eq!(map.get("dsmode"), Some(&Value::from("net")));
-        assert!(from_line("ds=NoCloud").is_some());
-        assert!(from_line("ds=nocloudy").is_none());
-        let last = from_line("ds=nocloud;i=a ds=nocloud-net;i=b ds=ec2").unwrap();
+        assert!(of("ds=NoCloud").is_some());
+        assert!(of("ds=nocloudy").is_none());
+        let last = of("ds=nocloud;i=a ds=nocloud-net;i=b ds=ec2").unwrap();
         assert_eq!(last.get("instance-id"), Some(&Value::from("b")));
         assert_eq!(last.get("dsmode"), Some(&Value::from("net")));
-        assert!(from_line("ads=nocloud").is_none());
+        assert!(of("ads=nocloud").is_none());
     }
 
     #[test]
     fn first_meta_data_and_last_user_data_win() {
         let mut seed = Seed::default();
-        seed.take_metadata(from_line("ds=nocloud;h=line").unwrap());
+        seed.take_metadata(from_value("nocloud;h=line"));
         seed.found.push("cmdline".into());
         let mut files = Files::default();
         let meta_data =

@@ -6,6 +6,7 @@ use super::place::{FILES, file_at};
 use super::seed::{self, Seed};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
+use crate::document::Taken;
 use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects, Request};
@@ -28,7 +29,15 @@ pub fn job(search: &mut Search) -> Option<Job> {
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, super::marks::NAME));
-    Some(Job { name: super::marks::NAME, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
+    Some(Job {
+        name: super::marks::NAME,
+        replaces_drive: true,
+        urls,
+        fetch,
+        redirects: Redirects::Any,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 /// Fetches the seed at `from`: first meta-data, and once that shows that a server answers, the other files in

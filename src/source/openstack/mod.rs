@@ -11,6 +11,7 @@ use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::Source;
 use crate::base::error::Error;
+use crate::document::Taken;
 use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects};
@@ -48,7 +49,11 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let fetch = move |client: &Client, base: &str| {
         let fetched = service::fetch(client, base, disks)?;
         let mut tree = Files::default();
+        tree.keep(client.taken());
         fetched.files.into_iter().for_each(|(path, content)| tree.insert(path, content));
+        if let Some(json) = fetched.ec2_metadata {
+            tree.insert_made(service::EC2_METADATA, json);
+        }
         let read = files::read(&tree).ok_or_else(|| Error::new(format!("{base} has no OpenStack metadata")));
         let mut instance = read?;
         instance.problems.absorb(fetched.problems);
@@ -65,7 +70,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     };
     let urls = move |uplink: &Uplink| service::urls(uplink, &configured);
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+    Some(Job {
+        name: SOURCE.name,
+        urls,
+        fetch,
+        redirects: Redirects::SameOrigin,
+        replaces_drive: false,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 /// The number of disks: a source's device names only matter if there are several.
@@ -81,7 +94,56 @@ fn disks(machine: &Machine) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
+    use crate::document::Value;
+    use crate::link::http::Findings;
+    use crate::link::http::script::{Answer, Script};
+    use crate::root::{Root, Use};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// What a trust policy measures of the service is what `trust predict` reads from a config drive with the same files.
+    #[test]
+    fn service_and_drive_have_the_same_documents() {
+        let documents = [
+            ("meta_data.json", r#"{"uuid": "u",  "files": [{"path": "/f", "content_path": "/content/user_data"}]}"#),
+            ("network_data.json", "{\"links\": [] }\n"),
+            ("vendor_data.json", "{\"cloud-init\": \"\"}"),
+            ("user_data", "#cloud-config\n"),
+        ];
+        let (mut drive, mut script) = (Files::default(), Script::default());
+        let taken = Taken::keeping();
+        drive.keep(&taken);
+        for (name, text) in documents {
+            let path = format!("openstack/2018-08-27/{name}");
+            script = script.with("GET", &format!("http://h/{path}"), Answer::new(200, text));
+            drive.insert(path, text.as_bytes().to_vec());
+        }
+        for (path, status) in [("2018-08-27/vendor_data2.json", 404), ("content/user_data", 200)] {
+            script = script.with("GET", &format!("http://h/openstack/{path}"), Answer::new(status, "F"));
+        }
+        drive.insert("openstack/content/user_data", b"F".to_vec());
+        let dir = TempDir::new("openstack-raw");
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let job = service_job(&mut Search::new(&machine, &root, &Value::Null, deadline)).unwrap();
+        let uplink = Uplink::system();
+        let client = Client::over(Arc::new(script), &uplink, Redirects::SameOrigin, deadline, &Findings::default());
+        let client = client.keeping(Taken::keeping());
+        let found = (job.fetch)(&client, "http://h").unwrap().instance;
+        assert_eq!((found.instance_id.as_str(), found.files.len(), found.problems.len()), ("u", 1, 0));
+        let read = files::read(&drive).unwrap();
+        assert_eq!(read.files, found.files);
+        let raw = client.taken().raw().unwrap();
+        assert_eq!(Some(&raw), taken.raw().as_ref());
+        assert_eq!(raw.network.as_deref(), Some(documents[1].1.as_bytes()));
+        assert_eq!((raw.vendor_data.as_deref(), raw.vendor_data2), (Some(documents[2].1.as_bytes()), None));
+        // A file that the metadata names is part of it, whatever its name.
+        let list = String::from_utf8(raw.metadata.unwrap().to_vec()).unwrap();
+        let names: Vec<&str> = list.lines().filter_map(|line| line.get(66..)).collect();
+        assert_eq!(names, ["openstack/2018-08-27/meta_data.json", "openstack/content/user_data"]);
+    }
 
     #[test]
     fn only_disks_count() {

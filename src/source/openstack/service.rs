@@ -42,8 +42,13 @@ pub struct Fetched {
     /// The service's URL, without a path.
     pub base: String,
     pub files: Vec<(String, Vec<u8>)>,
+    /// The values of the EC2 tree, as a config drive's document.
+    pub ec2_metadata: Option<Vec<u8>>,
     pub problems: Problems,
 }
+
+/// The path of that document.
+pub const EC2_METADATA: &str = "ec2/latest/meta-data.json";
 
 /// The URLs that `uplink` asks: the configured ones (`metadata_urls`), else the two well-known ones.
 pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
@@ -66,6 +71,8 @@ pub fn urls(uplink: &Uplink, configured: &[String]) -> Vec<String> {
 /// No response, or one that is not OpenStack's. Other documents than meta_data.json that fail are added to
 /// `problems`.
 pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
+    // The documents are noted when they are read as files, under the names that they have on a config drive.
+    let (client, kept) = (&client.apart(), client);
     let mut tries = 0;
     let (version, metadata) = loop {
         tries += 1;
@@ -119,14 +126,13 @@ pub fn fetch(client: &Client, base: &str, disks: bool) -> Result<Fetched> {
     });
     // A build without Ec2 cannot read its tree, and keeps to the disks.
     if const { is_chosen(ec2::SOURCE.name) } && documents_of_user(&fetched.files).any(mentions_ec2_metadata) {
-        match ec2_tree(client, base, &fetched.problems) {
-            Ok(json) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
+        match ec2_tree(kept, base, &fetched.problems) {
+            Ok(json) => fetched.ec2_metadata = Some(json),
             Err(e) => fetched.problems.warn(e.to_string()),
         }
     } else if disks {
-        match block_devices(client, base, &fetched.files, &control) {
-            Ok(Some(json)) => fetched.files.push(("ec2/latest/meta-data.json".into(), json)),
-            Ok(None) => {}
+        match block_devices(kept, base, &fetched.files, &control) {
+            Ok(json) => fetched.ec2_metadata = json,
             Err(e) => fetched.problems.warn(e.to_string()),
         }
     }

@@ -12,7 +12,7 @@ use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::detect::Mark;
-use crate::document::{Bytes, Map, Value, json};
+use crate::document::{Bytes, Map, Taken, Value, json};
 use crate::instance::Instance;
 use crate::link::http::{Client, Redirects, Request};
 use crate::link::{Reach, Uplink};
@@ -61,7 +61,15 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let here = Here::of(search.machine, configured.is_some_and(Value::is_true));
     let fetch = move |client: &Client, base: &str| read(client, base, &here);
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job { name: SOURCE.name, urls, fetch, redirects: Redirects::SameOrigin, replaces_drive: false, limits })
+    Some(Job {
+        name: SOURCE.name,
+        urls,
+        fetch,
+        redirects: Redirects::SameOrigin,
+        replaces_drive: false,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 fn urls(uplink: &Uplink) -> Vec<String> {

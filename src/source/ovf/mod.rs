@@ -12,6 +12,7 @@ use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use super::{RealRoot, Source};
 use crate::base::error::{Error, Result};
 use crate::detect::{Filesystem, Guestinfo, Mark, virt};
+use crate::document::Taken;
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
 use crate::link::Uplink;
@@ -88,7 +89,15 @@ fn job(search: &mut Search) -> Option<Job> {
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
     let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job { name: SOURCE.name, replaces_drive: true, urls, fetch, redirects: Redirects::Any, limits })
+    Some(Job {
+        name: SOURCE.name,
+        replaces_drive: true,
+        urls,
+        fetch,
+        redirects: Redirects::Any,
+        limits,
+        taken: Taken::default(),
+    })
 }
 
 fn is_url(from: &str) -> bool {
@@ -108,7 +117,7 @@ fn environment(search: &mut Search) -> Result<Option<(Environment, Place)>> {
     for folder in SEEDS {
         for name in NAMES {
             let path = format!("{folder}/{name}");
-            if let Some(bytes) = search.root.read(&path)? {
+            if let Some(bytes) = search.document(&path)? {
                 return Ok(Some((Environment::parse(&path, &bytes)?, Place { name: path, gives_network: false })));
             }
         }
@@ -116,6 +125,7 @@ fn environment(search: &mut Search) -> Result<Option<(Environment, Place)>> {
     let name = |name: &str| Place { name: name.into(), gives_network: true };
     // A program has to be run: only on VMware's machines.
     if let Some(text) = guestinfo(search).and_then(|guestinfo| guestinfo.get("ovfEnv")) {
+        search.taken().add("guestinfo.ovfEnv", text.as_bytes());
         return Ok(Some((Environment::parse("guestinfo.ovfEnv", text.as_bytes())?, name("com.vmware.guestInfo"))));
     }
     let machine = search.machine;

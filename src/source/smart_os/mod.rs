@@ -98,7 +98,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
     let seconds = setting("serial_timeout").and_then(Value::text).and_then(|t| t.parse().ok()).unwrap_or(TIME);
     let deadline = search.deadline.at_most(Duration::from_secs(seconds.min(TIME)));
     let line = if is_zone { Line::unix(&place)? } else { Line::serial(&place)? };
-    let client = Client::open(line, !is_zone, deadline)?;
+    let client = Client::open(line, !is_zone, deadline, search.taken())?;
     let encoding = if is_zone { None } else { Some(Encoding::of(settings)) };
     let mut metadata = metadata(client, encoding)?;
     if metadata.get("instance-id").is_none_or(Value::is_null) {

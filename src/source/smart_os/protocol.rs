@@ -10,6 +10,7 @@ use crate::base::base64;
 use crate::base::crc32::crc32;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
+use crate::document::{Part, Taken};
 use crate::link::line::Line;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Client {
     request: u32,
     /// Whether the host only knows version 1.
     is_old: bool,
+    /// Notes the answers.
+    taken: Taken,
 }
 
 impl Client {
@@ -41,8 +44,8 @@ impl Client {
     ///
     /// # Errors
     /// The host does not answer by the deadline, or knows neither version.
-    pub fn open(line: Line, is_shared: bool, deadline: Deadline) -> Result<Client> {
-        let mut client = Client { line, deadline, request: 0, is_old: false };
+    pub fn open(line: Line, is_shared: bool, deadline: Deadline, taken: &Taken) -> Result<Client> {
+        let mut client = Client { line, deadline, request: 0, is_old: false, taken: taken.clone() };
         if is_shared {
             client.synchronize()?;
         }
@@ -79,10 +82,19 @@ impl Client {
     /// # Errors
     /// The host does not answer, or with an invalid frame.
     pub fn get(&mut self, key: &str) -> Result<Option<String>> {
-        if self.is_old {
-            return self.ask_old(&format!("GET {key}"));
+        let value = match self.is_old {
+            true => self.ask_old(&format!("GET {key}")),
+            false => self.ask(&format!("GET {}", base64::encode(key.as_bytes()))),
+        }?;
+        if let Some(value) = &value {
+            let part = match key {
+                "cloud-init:user-data" => Part::UserData,
+                "sdc:vendor-data" => Part::VendorData,
+                _ => Part::Metadata,
+            };
+            self.taken.add_to(part, key, value.as_bytes());
         }
-        self.ask(&format!("GET {}", base64::encode(key.as_bytes())))
+        Ok(value)
     }
 
     /// The names of all keys that the owner has set.
@@ -91,7 +103,9 @@ impl Client {
     /// As [`Client::get`].
     pub fn keys(&mut self) -> Result<Vec<String>> {
         let keys = if self.is_old { self.ask_old("KEYS") } else { self.ask("KEYS") };
-        Ok(keys?.unwrap_or_default().lines().take(MAX_KEYS).map(str::to_owned).collect())
+        let keys = keys?.unwrap_or_default();
+        self.taken.add_to(Part::Metadata, "KEYS", keys.as_bytes());
+        Ok(keys.lines().take(MAX_KEYS).map(str::to_owned).collect())
     }
 
     fn ask(&mut self, request: &str) -> Result<Option<String>> {
@@ -196,7 +210,7 @@ mod tests {
                     stream.write_all(answer.as_bytes()).unwrap();
                 }
             });
-            with(Client::open(Line::unix(&path)?, false, Deadline::after(Duration::from_secs(60)))?)
+            with(Client::open(Line::unix(&path)?, false, Deadline::after(Duration::from_secs(60)), &Taken::default())?)
         })
     }
 

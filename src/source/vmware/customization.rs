@@ -8,7 +8,7 @@ use crate::base::base64;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::detect::Requested;
-use crate::document::{Bytes, Map, Value};
+use crate::document::{Bytes, Map, Part, Value};
 use crate::instance::Instance;
 use crate::machine::{Family, appear};
 use crate::network::Macs;
@@ -65,7 +65,7 @@ pub fn read(search: &mut Search) -> Result<Option<Values>> {
         // Apart from the search's own time, which is meant for drives and may be shorter.
         appear::wait_for(Path::new(&path), Deadline::after(Duration::from_secs(seconds.min(MAX_WAIT))));
     }
-    let Some(bytes) = search.root.read(&path)? else { return Ok(None) };
+    let Some(bytes) = search.document(&path)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let settings = ImcSettings::parse(&text);
     let mut values = match settings.get("CLOUDINIT", "METADATA") {
@@ -113,7 +113,10 @@ fn raw_data(search: &Search, metadata: &str, user_data: Option<&str>) -> Result<
         if name.contains('/') || name == ".." { Err(missing()) } else { search.root.read(&path)?.ok_or_else(missing) }
     };
     let user_data = user_data.map(read).transpose()?;
-    let metadata = document_of(metadata, &read(metadata)?)?;
+    let bytes = read(metadata)?;
+    // The file's name is the customization's.
+    search.taken().add_to(Part::Metadata, metadata, &bytes);
+    let metadata = document_of(metadata, &bytes)?;
     if metadata.as_map().is_none() {
         return Err(crate::document::wrong("VMware: the metadata of the customization", "a mapping", &metadata));
     }

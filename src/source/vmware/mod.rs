@@ -63,7 +63,9 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
         return Ok(None);
     }
     let guestinfo = Guestinfo::of(search.machine, search.root, &search.tools);
-    if let Some(values) = guestinfo.and_then(|g| Values::read("guestinfo (guestinfo.metadata)", |key| g.get(key))) {
+    if let Some(values) =
+        guestinfo.and_then(|g| Values::read("guestinfo (guestinfo.metadata)", search.taken(), |key| g.get(key)))
+    {
         return found(search, values);
     }
     match customization::read(search)? {
@@ -75,7 +77,7 @@ fn read(search: &mut Search) -> Result<Option<Found>> {
 fn of_environment(search: &Search) -> Option<Values> {
     search.machine.variable(marks::VARIABLE)?;
     let place = format!("envvar ({})", marks::variable("metadata"));
-    Values::read(&place, |key| search.machine.variable(&marks::variable(key)))
+    Values::read(&place, search.taken(), |key| search.machine.variable(&marks::variable(key)))
 }
 
 /// The instance from a transport's values.

@@ -5,7 +5,7 @@ use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
 use crate::base::gzip;
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Value};
+use crate::document::{Bytes, Part, Taken, Value};
 
 /// The largest decompressed value, in bytes.
 const MAX_UNPACKED: usize = 16 << 20;
@@ -29,8 +29,19 @@ pub struct Values {
 
 impl Values {
     /// Reads the values that `get` returns by key, each with its `KEY.encoding`. None if there is none. A
-    /// value that cannot be decoded is a problem.
-    pub fn read(place: &str, get: impl Fn(&str) -> Option<String>) -> Option<Values> {
+    /// value that cannot be decoded is a problem. All but user-data are noted as they came.
+    pub fn read(place: &str, taken: &Taken, get: impl Fn(&str) -> Option<String>) -> Option<Values> {
+        let get = |key: &str| {
+            let value = get(key)?;
+            // The encodings, too: they are part of what a value means.
+            let part = match key.split('.').next() {
+                Some("userdata") => Part::UserData,
+                Some("vendordata") => Part::VendorData,
+                _ => Part::Metadata,
+            };
+            taken.add_to(part, key, value.as_bytes());
+            Some(value)
+        };
         let mut values = Values { place: place.to_owned(), ..Values::default() };
         let mut value = |key: &str| {
             let text = get(key).map(|text| text.trim_end().to_owned()).filter(|t| !t.is_empty() && t != "---")?;
@@ -98,11 +109,14 @@ mod tests {
 
     #[test]
     fn empty_values_are_none() {
-        assert!(Values::read("p", |_| Some("--- \n".into())).is_none());
-        let values = Values::read("p", |key| (key == "userdata").then(|| "#!/bin/sh\n".into())).unwrap();
+        assert!(Values::read("p", &Taken::default(), |_| Some("--- \n".into())).is_none());
+        let values =
+            Values::read("p", &Taken::default(), |key| (key == "userdata").then(|| "#!/bin/sh\n".into())).unwrap();
         assert_eq!(values.user_data.as_deref(), Some(&b"#!/bin/sh"[..]));
-        let broken =
-            Values::read("p", |key| Some(if key.ends_with("encoding") { "b64" } else { "!!" }.into())).unwrap();
+        let broken = Values::read("p", &Taken::default(), |key| {
+            Some(if key.ends_with("encoding") { "b64" } else { "!!" }.into())
+        })
+        .unwrap();
         assert_eq!((broken.problems.len(), broken.metadata.is_none()), (3, true));
     }
 }

@@ -120,7 +120,7 @@ fn home(search: &Search) -> Option<String> {
 fn metadata(search: &mut Search, home: &str, name: &str) -> Result<Option<Map>> {
     for folder in marks::FOLDERS {
         let path = format!("{home}/{folder}/{name}.meta-data");
-        let Some(bytes) = search.root.read(&path)? else { continue };
+        let Some(bytes) = search.document(&path)? else { continue };
         let document = yaml::parse(&path, &String::from_utf8_lossy(&bytes))?;
         return match document {
             Value::Map(map) if map.get("instance-id").and_then(Value::text).is_some() => Ok(Some(map)),
