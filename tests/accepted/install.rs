@@ -39,6 +39,8 @@ const TREE: &[(&str, &str)] = &[
     ("usr/local/lib/systemd/system/multi-user.target.wants/cloud-init.target", "-> ../cloud-init.target"),
     ("usr/local/lib/systemd/system/sshd-keygen.service.d/cloud-init.conf", "644"),
     ("usr/local/lib/systemd/system/sshd-keygen@.service.d/cloud-init.conf", "644"),
+    ("usr/local/lib/systemd/system/systemd-imds-early-network.service.d/cloud-init.conf", "644"),
+    ("usr/local/lib/systemd/system/systemd-imds-import.service.d/cloud-init.conf", "644"),
     ("usr/share/bash-completion/completions/cloud-id", "-> prepivot"),
     ("usr/share/bash-completion/completions/cloud-init", "-> prepivot"),
     ("usr/share/bash-completion/completions/cloud-init-per", "-> prepivot"),

@@ -113,6 +113,15 @@ mod tests {
     }
 
     #[test]
+    fn dhcpv6_needs_link_local_addresses() {
+        let of = |families: &str| {
+            file(&format!("version: 2\nethernets: {{e: {{dhcp6: true, link-local: {families}}}}}"), "e.network")
+        };
+        assert!(of("[ipv6]").contains("DHCP=ipv6\n") && of("[ipv4, ipv6]").contains("DHCP=ipv6\n"));
+        assert!(of("[ipv4]").contains("DHCP=no\n") && of("[]").contains("DHCP=no\n"));
+    }
+
+    #[test]
     fn nothing_refers_to_a_refused_device() {
         let text = "version: 2\nethernets: {e: {}, f: {}}\nvrfs: {v: {table: 0, interfaces: [e]}}\n\
             bonds: {bond012345678901: {interfaces: [f]}}\n\

@@ -27,7 +27,7 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
         let mode = interface.extra.get("infiniband-mode").and_then(Value::as_str);
         infiniband.maybe("Mode", mode.filter(|mode| matches!(*mode, "connected" | "datagram")));
     }
-    main.add("DHCP", dhcp(interface));
+    main.add("DHCP", dhcp(interface, unsupported));
     structure(network, interface, &mut main, &mut port);
     ipv6(interface, &mut main);
     names(network, interface, &mut main);
@@ -67,9 +67,13 @@ pub fn sections(network: &Network, interface: &Interface, unsupported: &mut Unsu
     out
 }
 
-/// Which DHCP clients run. SLAAC, and stateless DHCPv6 if a router advertises it, need no setting.
-fn dhcp(interface: &Interface) -> &'static str {
-    match (interface.dhcp4(), interface.uses(Method::Dhcp6) || interface.uses(Method::Dhcp6Stateful)) {
+/// Which DHCP clients run. SLAAC, and stateless DHCPv6 if a router advertises it, need no setting. DHCPv6 works with link-local
+/// addresses of IPv6 only: without them, networkd switches it off.
+fn dhcp(interface: &Interface, unsupported: &mut Unsupported) -> &'static str {
+    let is_v6 = interface.uses(Method::Dhcp6) || interface.uses(Method::Dhcp6Stateful);
+    let has_link_local = interface.link_local.as_ref().is_none_or(|families| families.iter().any(|f| f == "ipv6"));
+    unsupported.keys(interface, [("dhcp6", is_v6 && !has_link_local)]);
+    match (interface.dhcp4(), is_v6 && has_link_local) {
         (true, true) => "yes",
         (true, false) => "ipv4",
         (false, true) => "ipv6",
