@@ -266,7 +266,7 @@ fn is_tunnel(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> boo
         "wireguard" => {
             if let Some(Value::List(peers)) = device.get_mut("peers") {
                 peers.retain(|peer| {
-                    let is_peer = peer.at(&["keys", "public"]).is_some_and(is_key_or_file)
+                    let is_peer = peer.at(&["keys", "public"]).and_then(Value::as_str).is_some_and(is_wireguard_key)
                         && peer.at(&["keys", "shared"]).is_none_or(is_key_or_file)
                         && peer.get("allowed-ips").and_then(Value::as_list).is_some_and(|nets| !nets.is_empty());
                     if !is_peer {
@@ -606,6 +606,22 @@ mod tests {
         let (text, warnings) = filtered(&peer("10.0.0.1, '::1', 10.0.0.0/8, odd"));
         assert_eq!(text, to_yaml(&yaml::parse("test", &peer("10.0.0.1/32, '::1/128', 10.0.0.0/8")).unwrap()));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+
+    #[test]
+    fn only_secret_keys_of_wireguard_are_files() {
+        let key = "4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=";
+        let peer = |keys: String| format!("{{keys: {{{keys}}}, allowed-ips: [10.0.0.0/8]}}");
+        let peers =
+            [peer(format!("public: '{key}', shared: /etc/shared")), peer("public: /etc/public".into())].join(", ");
+        let (text, said) = filtered(&format!(
+            "version: 2\ntunnels: {{wg0: {{mode: wireguard, key: /etc/private, peers: [{peers}]}}}}\n"
+        ));
+        assert!(
+            text.contains("/etc/private") && text.contains("/etc/shared") && !text.contains("/etc/public"),
+            "{text}"
+        );
+        assert_eq!(said.len(), 1, "{said:?}");
     }
 
     #[test]
