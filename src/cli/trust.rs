@@ -171,7 +171,7 @@ fn predicted(seed: &Path, folder: Option<&Path>) -> Result<String> {
     let machine = Machine::default();
     // No file of it is read.
     let root = Root::open(Path::new("/"), Use::Plan)?;
-    let instance = source::read_seed(&machine, &root, &Value::Null, seed, &Problems::new())?.instance;
+    let instance = source::read_seed(&machine, &root, &Value::Null, seed, true, &Problems::new())?.instance;
     let default = Policy::default();
     let plan = policy.as_ref().map_or(&default.plan, |policy| &policy.plan);
     let (mut out, mut events) = (String::new(), Vec::<Measurement>::new());

@@ -93,16 +93,23 @@ pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
 }
 
 /// Reads `--seed`: a drive, an image of one, or a folder, in any layout that a source reads. Warnings are
-/// added to `report`.
+/// added to `report`. Its documents are kept as they came if `keeps`, for a trust policy.
 ///
 /// # Errors
 /// The seed cannot be read, or has none of these layouts.
-pub fn read_seed(machine: &Machine, root: &Root, config: &Value, seed: &Path, report: &Problems) -> Result<Found> {
+pub fn read_seed(
+    machine: &Machine,
+    root: &Root,
+    config: &Value,
+    seed: &Path,
+    keeps: bool,
+    report: &Problems,
+) -> Result<Found> {
     let deadline = Deadline::after(SEED_TIME);
     let mut files = drive::open(seed, deadline)?;
     let place = seed.display().to_string();
     search::notes(&files).iter().for_each(|note| report.warn(format!("{place}: {note}")));
-    let search = Search::new(machine, root, config, deadline).keeping(cfg!(feature = "trust"));
+    let search = Search::new(machine, root, config, deadline).keeping(keeps);
     files.keep(search.taken());
     let instance = SOURCES.iter().filter_map(|s| s.seed).find_map(|read| {
         search.taken().clear();

@@ -310,7 +310,7 @@ mod tests {
         let plan = crate::trust::measure::Plan::default();
         let (machine, root) = (Machine::default(), Root::open(&dir.0, Use::Plan).unwrap());
         let seed = dir.0.join(SEED);
-        let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, &Problems::new()).unwrap().instance;
+        let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, true, &Problems::new()).unwrap().instance;
         let events: Vec<Measurement> = documents(&seeded).iter().filter_map(|d| plan.scheme.event(d)).collect();
         assert_eq!(events.iter().map(|event| event.digest(Algorithm::Sha384)).collect::<Vec<_>>(), measured);
         assert_eq!(predict(&events, Algorithm::Sha384).len(), 48);
