@@ -6,7 +6,7 @@ use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
 use crate::base::hex;
 use crate::base::problem::Problems;
-use crate::document::Value;
+use crate::document::{Taken, Value};
 use crate::machine::Machine;
 use crate::root::{Root, Use};
 use crate::source;
@@ -171,7 +171,7 @@ fn predicted(seed: &Path, folder: Option<&Path>) -> Result<String> {
     let machine = Machine::default();
     // No file of it is read.
     let root = Root::open(Path::new("/"), Use::Plan)?;
-    let instance = source::read_seed(&machine, &root, &Value::Null, seed, true, &Problems::new())?.instance;
+    let instance = source::read_seed(&machine, &root, &Value::Null, seed, Taken::keeping(), &Problems::new())?.instance;
     let default = Policy::default();
     let plan = policy.as_ref().map_or(&default.plan, |policy| &policy.plan);
     let (mut out, mut events) = (String::new(), Vec::<Measurement>::new());

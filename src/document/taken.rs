@@ -95,32 +95,30 @@ impl Taken {
 
     /// Notes a document by its name, which also tells its part.
     pub fn add(&self, name: &str, bytes: &[u8]) {
-        self.add_to(Part::named(name), name, bytes);
+        self.note(None, name, || bytes.into());
     }
 
     /// The same for a name that the document's owner chooses.
     pub fn add_to(&self, part: Part, name: &str, bytes: &[u8]) {
-        if self.0.is_some() && part != Part::UserData {
-            self.push(part, name, bytes.into());
-        }
+        self.note(Some(part), name, || bytes.into());
     }
 
     /// The same without a copy. A name that is not chosen by the document's owner tells the part.
     pub fn share(&self, part: Option<Part>, name: &str, bytes: &Bytes) {
-        let part = part.unwrap_or_else(|| Part::named(name));
-        if self.0.is_some() && part != Part::UserData {
-            self.push(part, name, bytes.clone());
-        }
+        self.note(part, name, || bytes.clone());
     }
 
-    fn push(&self, part: Part, name: &str, bytes: Bytes) {
-        if let Some(all) = &self.0 {
-            let mut all = locked(all);
-            let one = (part, name.to_owned(), bytes);
-            // In order, and each once, however often and in whatever order they are read.
-            if let Err(at) = all.binary_search(&one) {
-                all.insert(at, one);
-            }
+    fn note(&self, part: Option<Part>, name: &str, bytes: impl FnOnce() -> Bytes) {
+        let Some(all) = &self.0 else { return };
+        let part = part.unwrap_or_else(|| Part::named(name));
+        if part == Part::UserData {
+            return;
+        }
+        let mut all = locked(all);
+        let one = (part, name.to_owned(), bytes());
+        // In order, and each once, however often and in whatever order they are read.
+        if let Err(at) = all.binary_search(&one) {
+            all.insert(at, one);
         }
     }
 

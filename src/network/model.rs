@@ -2,7 +2,7 @@
 
 use super::address::{Cidr, Ip, is_v6};
 use crate::document::{Map, Value};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The origin of all problems of a network configuration, whichever document it came in.
 pub const ORIGIN: &str = "network configuration";
@@ -275,18 +275,20 @@ impl Network {
     /// The network as it is when the named devices cannot be created: they have no members, and are members of none. The VLANs on top
     /// of them, and of each other, are not in it; they are returned beside it.
     pub fn detached_from(&self, mut names: HashSet<String>) -> (Network, Vec<Interface>) {
-        let mut network = self.clone();
-        let mut on_top = Vec::new();
-        loop {
-            let is_on_top =
-                |i: &mut Interface| matches!(&i.device_type, DeviceType::Vlan { link, .. } if names.contains(link));
-            let more: Vec<Interface> = network.interfaces.extract_if(.., is_on_top).collect();
-            if more.is_empty() {
-                break;
+        let mut above: HashMap<&str, Vec<&str>> = HashMap::new();
+        for interface in &self.interfaces {
+            if let DeviceType::Vlan { link, .. } = &interface.device_type {
+                above.entry(link).or_default().push(&interface.name);
             }
-            names.extend(more.iter().map(|i| i.name.clone()));
-            on_top.extend(more);
         }
+        let mut open: Vec<&str> = names.iter().filter_map(|name| above.remove(name.as_str())).flatten().collect();
+        while let Some(vlan) = open.pop() {
+            open.extend(above.remove(vlan).unwrap_or_default());
+            names.insert(vlan.to_owned());
+        }
+        let is_on_top = |i: &Interface| matches!(&i.device_type, DeviceType::Vlan { link, .. } if names.contains(link));
+        let mut network = self.clone();
+        let on_top = network.interfaces.extract_if(.., |i| is_on_top(i)).collect();
         for interface in &mut network.interfaces {
             let is_left_out = names.contains(&interface.name);
             if let DeviceType::Bond { interfaces, .. }

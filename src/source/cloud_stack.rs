@@ -11,9 +11,9 @@ use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT};
 use super::table::Source;
 use crate::base::error::{Error, Result};
 use crate::detect::Mark;
-use crate::document::{Bytes, Taken, yaml};
+use crate::document::{Bytes, yaml};
 use crate::instance::Instance;
-use crate::link::http::{Client, Redirects};
+use crate::link::http::Client;
 use crate::link::{Reach, Uplink, leases};
 use crate::machine::beneath;
 use std::net::IpAddr;
@@ -73,16 +73,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         Ok(Found { instance: found, place: format!("http://{router}") })
     };
     let urls = |uplink: &Uplink| if uplink.reach == Reach::Ipv4 { vec![NAME.to_owned()] } else { Vec::new() };
-    let (urls, fetch) = (Box::new(urls), Box::new(fetch));
-    Some(Job {
-        name: SOURCE.name,
-        urls,
-        fetch,
-        redirects: Redirects::SameOrigin,
-        replaces_drive: false,
-        limits,
-        taken: Taken::default(),
-    })
+    Some(Job::new(SOURCE.name, urls, fetch, limits))
 }
 
 /// The password server of an instance that came from a virtual router.

@@ -11,10 +11,10 @@ use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::detect::Mark;
-use crate::document::{Bytes, Map, Taken, Value, json};
+use crate::document::{Bytes, Map, Value, json};
 use crate::instance::{Instance, NetworkData};
 use crate::link::Uplink;
-use crate::link::http::{Client, Redirects, Reply, Request, refused};
+use crate::link::http::{Client, Reply, Request, refused};
 use crate::machine::Nic;
 use crate::network::fallback;
 use std::thread::ScopedJoinHandle;
@@ -72,16 +72,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         Ok(Found { instance, place: base.into() })
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&url) { vec![url.clone()] } else { Vec::new() };
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job {
-        name: SOURCE.name,
-        urls,
-        fetch,
-        redirects: Redirects::SameOrigin,
-        replaces_drive: false,
-        limits,
-        taken: Taken::default(),
-    })
+    Some(Job::new(SOURCE.name, urls, fetch, limits(search, SOURCE.name)))
 }
 
 /// The service's URL, ending with a slash.
@@ -278,6 +269,7 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::document::yaml;
     use crate::link::http::Findings;
+    use crate::link::http::Redirects;
     use crate::link::http::script::{Answer, Script};
     use crate::machine::Machine;
     use crate::root::{Root, Use};

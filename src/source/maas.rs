@@ -9,12 +9,12 @@ use super::service::is_id;
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Map, Taken, Value, yaml};
+use crate::document::{Bytes, Map, Value, yaml};
 use crate::drive::Files;
 use crate::instance::Instance;
 use crate::link::Uplink;
 use crate::link::http::oauth::OAuth;
-use crate::link::http::{Client, Redirects, Request, refused};
+use crate::link::http::{Client, Request, refused};
 use crate::network::input::ConfigOrigin;
 
 pub static SOURCE: Source = Source {
@@ -83,16 +83,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         Ok(Found { instance, place: url.into() })
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&url) { vec![url.clone()] } else { Vec::new() };
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job {
-        name: SOURCE.name,
-        urls,
-        fetch,
-        redirects: Redirects::SameOrigin,
-        replaces_drive: false,
-        limits,
-        taken: Taken::default(),
-    })
+    Some(Job::new(SOURCE.name, urls, fetch, limits(search, SOURCE.name)))
 }
 
 /// A document of the service. None if it does not exist.
@@ -155,6 +146,7 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::link::http::Findings;
+    use crate::link::http::Redirects;
     use crate::link::http::script::{Answer, Script};
     use crate::machine::Machine;
     use crate::root::{Root, Use};

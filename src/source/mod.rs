@@ -55,7 +55,7 @@ pub use table::{
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::Value;
+use crate::document::{Taken, Value};
 use crate::drive;
 use crate::instance::{DsMode, Instance};
 use crate::machine::Machine;
@@ -93,7 +93,7 @@ pub fn find_local(search: &mut Search, names: &[String]) -> Option<Found> {
 }
 
 /// Reads `--seed`: a drive, an image of one, or a folder, in any layout that a source reads. Warnings are
-/// added to `report`. Its documents are kept as they came if `keeps`, for a trust policy.
+/// added to `report`. `taken` notes its documents as they came.
 ///
 /// # Errors
 /// The seed cannot be read, or has none of these layouts.
@@ -102,14 +102,14 @@ pub fn read_seed(
     root: &Root,
     config: &Value,
     seed: &Path,
-    keeps: bool,
+    taken: Taken,
     report: &Problems,
 ) -> Result<Found> {
     let deadline = Deadline::after(SEED_TIME);
     let mut files = drive::open(seed, deadline)?;
     let place = seed.display().to_string();
     search::notes(&files).iter().for_each(|note| report.warn(format!("{place}: {note}")));
-    let search = Search::new(machine, root, config, deadline).keeping(keeps);
+    let search = Search::new(machine, root, config, deadline).keeping(taken);
     files.keep(search.taken());
     let instance = SOURCES.iter().filter_map(|s| s.seed).find_map(|read| {
         search.taken().clear();

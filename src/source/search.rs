@@ -67,9 +67,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Has the documents kept as they came, for a trust policy, if `keeps`.
-    pub fn keeping(mut self, keeps: bool) -> Self {
-        self.taken = if keeps { Taken::keeping() } else { Taken::default() };
+    /// The same search, which notes the documents that are read.
+    pub fn keeping(mut self, taken: Taken) -> Self {
+        self.taken = taken;
         self
     }
 

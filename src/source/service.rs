@@ -31,6 +31,24 @@ pub struct Job {
 }
 
 impl Job {
+    /// The service of the source `name`, which redirects within itself and comes after a drive.
+    pub(super) fn new(
+        name: &'static str,
+        urls: impl Fn(&Uplink) -> Vec<String> + Sync + 'static,
+        fetch: impl Fn(&Client, &str) -> Result<Found> + Sync + 'static,
+        limits: Limits,
+    ) -> Job {
+        Job {
+            name,
+            urls: Box::new(urls),
+            fetch: Box::new(fetch),
+            redirects: Redirects::SameOrigin,
+            replaces_drive: false,
+            limits,
+            taken: Taken::default(),
+        }
+    }
+
     /// The service of the source `name` at `urls`; each URL is asked over the uplinks that reach its host.
     /// `%25LINK` in a URL is replaced by the zone of the uplink's link.
     pub(super) fn at(search: &mut Search, name: &'static str, urls: Vec<String>, fetch: Fetch) -> Job {
@@ -39,16 +57,7 @@ impl Job {
             let urls = urls.iter().map(|url| url.replace("%25LINK", &zone));
             urls.filter(|url| uplink.reaches(url)).collect()
         };
-        let limits = limits(search, name);
-        Job {
-            name,
-            urls: Box::new(urls),
-            fetch,
-            redirects: Redirects::SameOrigin,
-            replaces_drive: false,
-            limits,
-            taken: Taken::default(),
-        }
+        Job::new(name, urls, fetch, limits(search, name))
     }
 }
 

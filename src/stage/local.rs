@@ -397,8 +397,7 @@ pub fn tree(path: &Path, seed: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// The seed cannot be read.
 pub fn seeded(root: &mut Root, boot: &mut Boot, seed: &Path) -> Result<Instance> {
-    let found =
-        source::read_seed(boot.machine, root, &boot.image.config, seed, boot.image.trust.is_there(), &boot.report);
+    let found = source::read_seed(boot.machine, root, &boot.image.config, seed, boot.image.trust.taken(), &boot.report);
     boot.log();
     let Found { mut instance, place } = found?;
     source::describe(&mut instance);

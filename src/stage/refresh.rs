@@ -143,7 +143,7 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration)
     let (machine, image) = (boot.machine, &boot.image);
     let facts = Facts::new(machine, root, &image.own, Platform::of(machine, root));
     let report = detect::identify(&facts, &candidates());
-    let mut search = Search::new(machine, root, &image.config, Deadline::after(limit)).keeping(image.trust.is_there());
+    let mut search = Search::new(machine, root, &image.config, Deadline::after(limit)).keeping(image.trust.taken());
     let mut found = None;
     if is_local(&instance.source) && !left_its_drive(image, instance) {
         let mut drives = Drives::new(&source::labels(&image.config), Places::default());

@@ -84,8 +84,8 @@ pub fn find_on_drives(root: &Root, boot: &mut Boot) -> Option<Found> {
     let mut drives = Drives::new(&source::labels(&boot.image.config), Places::default());
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let names = choose::names(&detect::identify(&facts, &candidates()), &facts);
-    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(REREAD))
-        .keeping(boot.image.trust.is_there());
+    let mut search =
+        Search::new(boot.machine, root, &boot.image.config, Deadline::after(REREAD)).keeping(boot.image.trust.taken());
     let found = present(&mut search, &mut drives, &names);
     let report = search.take_report();
     boot.absorb(report);
@@ -116,8 +116,8 @@ pub fn find_service(root: &Root, boot: &mut Boot) -> Option<Found> {
     let facts = Facts::new(boot.machine, root, &boot.image.own, Platform::of(boot.machine, root));
     let report = detect::identify(&facts, &candidates());
     let services = choose::services(&report, &facts);
-    let mut search = Search::new(boot.machine, root, &boot.image.config, Deadline::after(SERVED))
-        .keeping(boot.image.trust.is_there());
+    let mut search =
+        Search::new(boot.machine, root, &boot.image.config, Deadline::after(SERVED)).keeping(boot.image.trust.taken());
     let found = match jobs(&mut search, &services) {
         (jobs, None) if !jobs.is_empty() => ask(&mut search, jobs).ok(),
         _ => None,
@@ -152,7 +152,7 @@ fn present(search: &mut Search, drives: &mut Drives, names: &[String]) -> Option
 }
 
 fn find_with(root: &Root, boot: &mut Boot, drives: &mut Drives, deadline: Deadline) -> Outcome {
-    let mut search = Search::new(boot.machine, root, &boot.image.config, deadline).keeping(boot.image.trust.is_there());
+    let mut search = Search::new(boot.machine, root, &boot.image.config, deadline).keeping(boot.image.trust.taken());
     let outcome = look(&mut search, &boot.image.own, drives);
     let report = search.take_report();
     boot.absorb(report);

@@ -6,7 +6,7 @@ use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Context, Result};
 use crate::base::hex;
 use crate::base::problem::Problems;
-use crate::document::{Value, json};
+use crate::document::{Taken, Value, json};
 use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::root::run_dir::{self, ATTESTATION, Measured, Record};
@@ -53,9 +53,9 @@ impl Gate {
         Gate(has_one.then(|| Policy::read(machine, folder)).flatten().map(Box::new))
     }
 
-    /// Whether there is a policy, for which documents are kept as they come.
-    pub fn is_there(&self) -> bool {
-        cfg!(feature = "trust") && self.0.is_some()
+    /// What notes the documents of a search as they come: it keeps them if there is a policy.
+    pub fn taken(&self) -> Taken {
+        if cfg!(feature = "trust") && self.0.is_some() { Taken::keeping() } else { Taken::default() }
     }
 
     fn allows(&self, kind: Kind) -> bool {
@@ -280,7 +280,7 @@ mod tests {
     fn read(dir: &TempDir) -> Instance {
         let (machine, root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
         let search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(5)));
-        let mut search = search.keeping(Gate::of(&root, &machine).is_there());
+        let mut search = search.keeping(Gate::of(&root, &machine).taken());
         source::find_local(&mut search, &["NoCloud".to_owned()]).unwrap().instance
     }
 
@@ -310,7 +310,9 @@ mod tests {
         let plan = crate::trust::measure::Plan::default();
         let (machine, root) = (Machine::default(), Root::open(&dir.0, Use::Plan).unwrap());
         let seed = dir.0.join(SEED);
-        let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, true, &Problems::new()).unwrap().instance;
+        let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, Taken::keeping(), &Problems::new())
+            .unwrap()
+            .instance;
         let events: Vec<Measurement> = documents(&seeded).iter().filter_map(|d| plan.scheme.event(d)).collect();
         assert_eq!(events.iter().map(|event| event.digest(Algorithm::Sha384)).collect::<Vec<_>>(), measured);
         assert_eq!(predict(&events, Algorithm::Sha384).len(), 48);
@@ -331,16 +333,9 @@ mod tests {
         // A later stage of this boot: nothing again.
         assert_eq!(judge(&dir, &mut first, true).0, Verdict::default());
         assert_eq!(extended(&dir), measured);
-        // The next boot, from the cache.
-        std::fs::remove_file(dir.0.join("run/prepivot/measured.json")).unwrap();
-        dir.write(RTMR, "");
-        let mut text = Vec::new();
-        cache::write(&first, &mut text).unwrap();
-        assert_eq!(judge(&dir, &mut cache::read("t", &text).unwrap(), false).0, Verdict::default());
-        assert_eq!(extended(&dir), measured);
+        assert_eq!(extended_from_cache(&dir, &first), measured);
         // A byte changed on the drive.
-        std::fs::remove_file(dir.0.join("run/prepivot/measured.json")).unwrap();
-        dir.write(RTMR, "");
+        begin_boot(&dir);
         dir.write(&format!("{SEED}/user-data"), "#cloud-confih\n");
         judge(&dir, &mut read(&dir), true);
         let other = extended(&dir);
@@ -349,6 +344,21 @@ mod tests {
             [true, true, false, true, true]
         );
         assert!(!dir.0.join("run/log/systemd").exists(), "the log is of PCRs");
+    }
+
+    /// The machine boots again: /run and the registers are empty.
+    fn begin_boot(dir: &TempDir) {
+        std::fs::remove_file(dir.0.join("run/prepivot/measured.json")).unwrap();
+        dir.write(RTMR, "");
+    }
+
+    /// The digests of a later boot, which uses the instance from the cache.
+    fn extended_from_cache(dir: &TempDir, first: &Instance) -> Vec<Vec<u8>> {
+        begin_boot(dir);
+        let mut text = Vec::new();
+        cache::write(first, &mut text).unwrap();
+        assert_eq!(judge(dir, &mut cache::read("t", &text).unwrap(), false).0, Verdict::default());
+        extended(dir)
     }
 
     /// The digests for a seed with these documents, in a first boot and in one from the cache, which have to be the same.
@@ -361,12 +371,7 @@ mod tests {
         let mut first = read(&dir);
         assert_eq!(judge(&dir, &mut first, true), (Verdict::default(), vec![]));
         let measured = extended(&dir);
-        std::fs::remove_file(dir.0.join("run/prepivot/measured.json")).unwrap();
-        dir.write(RTMR, "");
-        let mut text = Vec::new();
-        cache::write(&first, &mut text).unwrap();
-        assert_eq!(judge(&dir, &mut cache::read("t", &text).unwrap(), false).0, Verdict::default());
-        assert_eq!(extended(&dir), measured);
+        assert_eq!(extended_from_cache(&dir, &first), measured);
         measured
     }
 

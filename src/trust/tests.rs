@@ -526,7 +526,9 @@ fn drives_have_the_signature_beside_their_user_data() {
             let root = crate::root::Root::open(&root.0, crate::root::Use::Plan).unwrap();
             let report = &mut crate::base::problem::Problems::new();
             let machine = Machine::default();
-            crate::source::read_seed(&machine, &root, &Value::Null, &dir.0, true, report).unwrap().instance
+            crate::source::read_seed(&machine, &root, &Value::Null, &dir.0, crate::document::Taken::default(), report)
+                .unwrap()
+                .instance
         };
         assert_eq!(read().signature, None);
         dir.write(signature, "signature");

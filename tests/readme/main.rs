@@ -9,7 +9,7 @@ mod pages;
 
 use pages::{first_column, page, table};
 use prepivot::base::problem::Problems;
-use prepivot::document::Value;
+use prepivot::document::{Taken, Value};
 use prepivot::machine::Machine;
 use prepivot::module::MODULES;
 use prepivot::network::read::FORMATS;
@@ -183,7 +183,7 @@ fn every_layout_of_files_has_a_whole_case() {
         let tree = Some(case.path().join("root")).filter(|tree| tree.exists()).unwrap_or_else(|| case.path());
         let (machine, root) = (Machine::read(&tree), Root::open(&tree, Use::Plan).expect("a tree"));
         let seed = case.path().join("seed");
-        let found = read_seed(&machine, &root, &Value::Null, &seed, true, &Problems::new());
+        let found = read_seed(&machine, &root, &Value::Null, &seed, Taken::keeping(), &Problems::new());
         seen.insert(found.unwrap_or_else(|e| panic!("{}: {e}", seed.display())).instance.source);
     }
     for source in SOURCES.iter().filter(|s| s.seed.is_some()) {

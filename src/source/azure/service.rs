@@ -8,8 +8,8 @@ use super::wire_server::{self, Health, WireServer};
 use super::{SOURCE, imds};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::{Taken, Value};
-use crate::link::http::{Client, Limits, Redirects};
+use crate::document::Value;
+use crate::link::http::{Client, Limits};
 use crate::link::{Reach, Uplink};
 use crate::source::search::{Found, Search};
 use crate::source::service::Job;
@@ -62,16 +62,7 @@ pub fn job(search: &mut Search) -> Option<Job> {
         Reach::Ipv4 => vec![imds::ADDRESS.to_owned()],
         _ => Vec::new(),
     };
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), Limits::default());
-    Some(Job {
-        name: SOURCE.name,
-        urls,
-        fetch,
-        redirects: Redirects::SameOrigin,
-        replaces_drive: false,
-        limits,
-        taken: Taken::default(),
-    })
+    Some(Job::new(SOURCE.name, urls, fetch, Limits::default()))
 }
 
 /// How a machine from a pool waits for its owner.

@@ -11,8 +11,8 @@ use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::{Hotplug, Source, Update};
 use crate::detect::{Facts, Finding, Mark, Verdict};
-use crate::document::{Taken, Value};
-use crate::link::http::{Client, Redirects};
+use crate::document::Value;
+use crate::link::http::Client;
 use crate::link::{Uplink, leases};
 use instance::{Cloud, is_swapped_ec2};
 
@@ -142,16 +142,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         Ok(Found { instance, place: base.into() })
     };
     let urls = move |uplink: &Uplink| instance::urls(uplink, &configured);
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job {
-        name: SOURCE.name,
-        urls,
-        fetch,
-        redirects: Redirects::SameOrigin,
-        replaces_drive: false,
-        limits,
-        taken: Taken::default(),
-    })
+    Some(Job::new(SOURCE.name, urls, fetch, limits(search, SOURCE.name)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use super::place::{FILES, file_at};
 use super::seed::{self, Seed};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::Taken;
 use crate::drive::Files;
 use crate::link::Uplink;
 use crate::link::http::{Client, Redirects, Request};
@@ -28,15 +27,10 @@ pub fn job(search: &mut Search) -> Option<Job> {
         Ok(fetch(client, seed.clone(), url)?.finish("DataSourceNoCloudNet", seed::DEFAULT_ID))
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, super::marks::NAME));
     Some(Job {
-        name: super::marks::NAME,
         replaces_drive: true,
-        urls,
-        fetch,
         redirects: Redirects::Any,
-        limits,
-        taken: Taken::default(),
+        ..Job::new(super::marks::NAME, urls, fetch, limits(search, super::marks::NAME))
     })
 }
 

@@ -11,10 +11,9 @@ use super::search::{Found, Search};
 use super::service::{BETWEEN, Job, MAX_WAIT, RETRIES, TIMEOUT, limits, list_setting, switched_off};
 use super::table::Source;
 use crate::base::error::Error;
-use crate::document::Taken;
 use crate::drive::Files;
 use crate::link::Uplink;
-use crate::link::http::{Client, Redirects};
+use crate::link::http::Client;
 use crate::machine::{Machine, beneath};
 
 pub static SOURCE: Source = Source {
@@ -69,16 +68,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
         Ok(Found { instance, place: fetched.base })
     };
     let urls = move |uplink: &Uplink| service::urls(uplink, &configured);
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job {
-        name: SOURCE.name,
-        urls,
-        fetch,
-        redirects: Redirects::SameOrigin,
-        replaces_drive: false,
-        limits,
-        taken: Taken::default(),
-    })
+    Some(Job::new(SOURCE.name, urls, fetch, limits(search, SOURCE.name)))
 }
 
 /// The number of disks: a source's device names only matter if there are several.
@@ -96,9 +86,9 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-    use crate::document::Value;
-    use crate::link::http::Findings;
+    use crate::document::{Taken, Value};
     use crate::link::http::script::{Answer, Script};
+    use crate::link::http::{Findings, Redirects};
     use crate::root::{Root, Use};
     use std::sync::Arc;
     use std::time::Duration;

@@ -12,9 +12,9 @@ use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::detect::Mark;
-use crate::document::{Bytes, Map, Taken, Value, json};
+use crate::document::{Bytes, Map, Value, json};
 use crate::instance::Instance;
-use crate::link::http::{Client, Redirects, Request};
+use crate::link::http::{Client, Request};
 use crate::link::{Reach, Uplink};
 use crate::network::input::ConfigOrigin;
 use crate::source::keys::public_keys;
@@ -60,16 +60,7 @@ fn service_job(search: &mut Search) -> Option<Job> {
     let configured = search.settings(SOURCE.name).and_then(|s| s.get("configure_secondary_nics"));
     let here = Here::of(search.machine, configured.is_some_and(Value::is_true));
     let fetch = move |client: &Client, base: &str| read(client, base, &here);
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
-    Some(Job {
-        name: SOURCE.name,
-        urls,
-        fetch,
-        redirects: Redirects::SameOrigin,
-        replaces_drive: false,
-        limits,
-        taken: Taken::default(),
-    })
+    Some(Job::new(SOURCE.name, urls, fetch, limits(search, SOURCE.name)))
 }
 
 fn urls(uplink: &Uplink) -> Vec<String> {
@@ -165,6 +156,7 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::link::http::Findings;
+    use crate::link::http::Redirects;
     use crate::link::http::script::{Answer, Script};
     use crate::machine::Machine;
     use std::sync::Arc;

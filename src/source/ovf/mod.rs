@@ -12,7 +12,6 @@ use super::service::{Job, MAX_WAIT, RETRIES, TIMEOUT, limits};
 use super::{RealRoot, Source};
 use crate::base::error::{Error, Result};
 use crate::detect::{Filesystem, Guestinfo, Mark, virt};
-use crate::document::Taken;
 use crate::drive::Files;
 use crate::instance::{Instance, NetworkData};
 use crate::link::Uplink;
@@ -88,15 +87,10 @@ fn job(search: &mut Search) -> Option<Job> {
         Ok(found)
     };
     let urls = move |uplink: &Uplink| if uplink.reaches(&from) { vec![from.clone()] } else { Vec::new() };
-    let (urls, fetch, limits) = (Box::new(urls), Box::new(fetch), limits(search, SOURCE.name));
     Some(Job {
-        name: SOURCE.name,
         replaces_drive: true,
-        urls,
-        fetch,
         redirects: Redirects::Any,
-        limits,
-        taken: Taken::default(),
+        ..Job::new(SOURCE.name, urls, fetch, limits(search, SOURCE.name))
     })
 }
 

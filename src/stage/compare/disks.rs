@@ -1,6 +1,8 @@
 //! Lines of fstab for disks that the machine does not have: cloud-init writes some of them by the name that the document has, and
 //! prepivot, which cannot know the disks of an image, by the device that the name is for.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
 /// The mark of both at the end of a line's options.
 const MARK: &str = "comment=cloudconfig";
 
@@ -27,23 +29,29 @@ impl<'a> Entry<'a> {
 }
 
 /// Both texts without the lines for missing disks that one of them alone has, and with one name for a disk that both have.
-pub fn without_missing(there: &str, wanted: &str, is_there: &dyn Fn(&str) -> bool) -> (String, String) {
+pub fn without_missing<'a>(there: &'a str, wanted: &'a str, is_there: &dyn Fn(&str) -> bool) -> (String, String) {
     let (by_there, by_wanted): (Vec<Entry>, Vec<Entry>) =
         (there.lines().filter_map(Entry::of).collect(), wanted.lines().filter_map(Entry::of).collect());
     let is_missing = |entry: &Entry| entry.is_name() || entry.device.starts_with("/dev/") && !is_there(entry.device);
-    let kept = |line: &str, others: &[Entry]| {
-        Entry::of(line).is_none_or(|entry| !is_missing(&entry) || others.iter().any(|other| other.point == entry.point))
+    let points = |entries: &[Entry<'a>]| entries.iter().map(|entry| entry.point).collect::<HashSet<&str>>();
+    let (points_there, points_wanted) = (points(&by_there), points(&by_wanted));
+    let kept = |line: &str, others: &HashSet<&str>| {
+        Entry::of(line).is_none_or(|entry| !is_missing(&entry) || others.contains(entry.point))
     };
-    let mut named: Vec<&Entry> = by_there.iter().filter(|entry| is_missing(entry)).collect();
+    // By mount point, in order: swap has the same one each time.
+    let mut named: HashMap<&str, VecDeque<&str>> = HashMap::new();
+    for entry in by_there.iter().filter(|entry| is_missing(entry)) {
+        named.entry(entry.point).or_default().push_back(entry.device);
+    }
     let renamed = |line: &str| {
         let Some(entry) = Entry::of(line).filter(|entry| is_missing(entry)) else { return line.to_owned() };
-        match named.iter().position(|other| other.point == entry.point) {
-            Some(at) => entry.line.replacen(entry.device, named.remove(at).device, 1),
+        match named.get_mut(entry.point).and_then(VecDeque::pop_front) {
+            Some(device) => entry.line.replacen(entry.device, device, 1),
             None => line.to_owned(),
         }
     };
-    let there = there.lines().filter(|line| kept(line, &by_wanted)).map(|line| format!("{line}\n")).collect();
-    let wanted = wanted.lines().filter(|line| kept(line, &by_there)).map(renamed).map(|line| line + "\n").collect();
+    let there = there.lines().filter(|line| kept(line, &points_wanted)).map(|line| format!("{line}\n")).collect();
+    let wanted = wanted.lines().filter(|line| kept(line, &points_there)).map(renamed).map(|line| line + "\n").collect();
     (there, wanted)
 }
 
