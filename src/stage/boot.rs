@@ -37,7 +37,7 @@ pub struct Boot<'a> {
     pub action: Option<&'static str>,
     /// When the stage began, in seconds since the kernel started.
     pub start: f64,
-    /// For a plan: called before each module with an empty name, and after it with its own.
+    /// For a plan: called before each module with an empty name, and after it with its own, and with the number of problems by then.
     pub observer: Option<Observer>,
     /// How many entries of the report are in the log already.
     logged: usize,
@@ -47,13 +47,13 @@ pub struct Boot<'a> {
 pub const NETWORK: &str = "network";
 
 /// Looks at the root before and after each module.
-pub type Observer = Box<dyn FnMut(&mut Root, &'static str)>;
+pub type Observer = Box<dyn FnMut(&mut Root, &'static str, usize)>;
 
 impl<'a> Boot<'a> {
     /// Has a plan look at the root: before a module with an empty name, and after it with its own.
     pub fn observe(&mut self, root: &mut Root, module: &'static str) {
         if let Some(observer) = self.observer.as_mut().filter(|_| cfg!(feature = "tools")) {
-            observer(root, module);
+            observer(root, module, self.report.len());
         }
     }
 

@@ -1,8 +1,8 @@
 //! `prepivot plan`: does the work of `apply` without changing anything, and prints the changes.
 
-use super::boot::Boot;
+use super::boot::{Boot, Observer};
 use super::local;
-use super::modules::{Half, Run};
+use super::modules::{Half, Idle, Run};
 use super::outside::OfTree;
 use super::provision;
 use super::{Options, distributions};
@@ -12,6 +12,7 @@ use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
+use crate::module::Module;
 use crate::network::Renderer;
 use crate::root::{Change, Command, Root, Stage, Use, owner};
 use std::cell::{OnceCell, RefCell};
@@ -34,8 +35,10 @@ pub struct Plan {
     pub config: Value,
     /// The network stack that is written for.
     pub renderer: Option<&'static Renderer>,
-    /// What each module did, if that was asked for ([`Like::traced`]).
+    /// What each module did; at which paths only if that was asked for ([`Like::traced`]).
     pub trace: Trace,
+    /// The modules that never run here, and why.
+    pub idle: Vec<(&'static Module, Idle)>,
     /// The files of the distribution that the root is like, by path.
     like: HashMap<String, Change>,
     /// The root as it is, once it was asked for.
@@ -47,7 +50,7 @@ pub struct Plan {
 pub struct Like<'a> {
     /// The root is an empty folder, and to be taken for this distribution ([`super::distributions`]).
     pub distribution: Option<&'a str>,
-    /// Whether to find out what each module did.
+    /// Whether to find out which paths each module changed.
     pub traced: bool,
 }
 
@@ -60,6 +63,8 @@ pub struct Trace {
     paths: HashMap<String, Traced>,
     /// The module of each command, in order; empty: none.
     commands: Vec<&'static str>,
+    /// The module that each problem of the report came from, in order; empty: none.
+    pub problems: Vec<&'static str>,
 }
 
 /// What was done at a path.
@@ -72,8 +77,16 @@ struct Traced {
 }
 
 impl Trace {
-    /// Looks at what `module` changed of the root. Its name is empty for what no module did since the last time.
-    pub(super) fn observe(&mut self, root: &mut Root, module: &'static str) {
+    /// A trace, and what has it made of all that a boot does from now on.
+    pub(super) fn observed() -> (Rc<RefCell<Trace>>, Observer) {
+        let trace = Rc::new(RefCell::new(Trace::default()));
+        let observed = Rc::clone(&trace);
+        (trace, Box::new(move |root, module, problems| observed.borrow_mut().observe(root, module, problems)))
+    }
+
+    /// Looks at what `module` changed of the root, and how many problems there are. Its name is empty for what no module did since the
+    /// last time.
+    fn observe(&mut self, root: &mut Root, module: &'static str, problems: usize) {
         for (path, changes) in root.take_traced() {
             let traced = self.paths.entry(path).or_default();
             if !module.is_empty() && changes.iter().any(|change| !traced.changes.contains(change)) {
@@ -83,6 +96,7 @@ impl Trace {
             traced.changes = changes;
         }
         self.commands.resize(root.commands().len(), module);
+        self.problems.resize(problems, module);
         if !matches!(module, "" | NETWORK) {
             self.modules.push((root.current_stage(), module));
         }
@@ -123,11 +137,10 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
     }
     let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
     boot.report.absorb(recovered);
-    let trace = Rc::new(RefCell::new(Trace::default()));
+    let (trace, observer) = Trace::observed();
+    boot.observer = Some(observer);
     if how.traced && cfg!(feature = "tools") {
-        let trace = Rc::clone(&trace);
         root.trace_changes();
-        boot.observer = Some(Box::new(move |root, module| trace.borrow_mut().observe(root, module)));
     }
     let instance = local::seeded(&mut root, &mut boot, seed)?;
     let mut last = root.changes();
@@ -148,12 +161,13 @@ pub fn plan_like(path: &Path, seed: &Path, how: &Like) -> Result<Plan> {
         changes.extend(now.iter().filter(|c| !known.contains(c)).map(|c| (Some(stage), c.clone())));
         last = now;
     }
+    let idle = Run::new(&mut root, &mut boot, &instance).idle_modules();
     let renderer = super::network::renderer(&root, &boot.image, &Problems::new());
     let (errors, config) = (boot.errors(), boot.config().clone());
     let report = boot.report.take();
     drop(boot);
     let trace = trace.take();
-    Ok(Plan { root, changes, errors, report, instance, config, renderer, trace, like, disk: OnceCell::new() })
+    Ok(Plan { root, changes, errors, report, instance, config, renderer, trace, idle, like, disk: OnceCell::new() })
 }
 
 impl Plan {

@@ -145,6 +145,41 @@ fn findings_of_network_name_its_document() {
     let path = dir.0.join("network");
     let line = format!("{}:4:5: error: ethernets.eth0.dhcp4: expected one of yes, no, true, false", path.display());
     assert!(answer.code == 1 && answer.out.starts_with(&line), "{}", answer.out);
+    // Nor is what its reader says of it about the user-data.
+    let path = path.display().to_string();
+    assert!(answer.out.lines().count() > 1 && answer.out.lines().all(|line| line.starts_with(&path)), "{}", answer.out);
+}
+
+#[test]
+fn findings_are_at_their_entries() {
+    let dir = TempDir::new("cli-plan-entries");
+    let document = "#cloud-config\nusers:\n- default\n- {name: bob, ssh_redirect_user: true}\n- name: kim\n  ssh_import_id: [gh:kim]\n\
+        wireguard: {interfaces: [{name: wg0, config_path: /etc/wireguard/wg0.conf, content: x}]}\nyum_repos: {a: {baseurl: 'https://h/'}}\n\
+        swap: {filename: relative}\n";
+    let lines = |distribution: &str, document: &str| {
+        let answer = planned(&dir, document, &format!("--as {distribution} --format text"));
+        let place = |line: &str| line.rsplit_once("user-data:").unwrap().1.to_owned();
+        answer.out.lines().map(place).collect::<Vec<_>>()
+    };
+    let wireguard = "8:1: warning: wireguard: it has no effect: the module wireguard is not for this distribution. Add wireguard to \
+                     unverified_modules to run it nevertheless.";
+    let found = lines("debian-12", &document.replace("wireguard:", "locale: false\nwireguard:"));
+    assert!(found[0].starts_with("4:15: warning: users.1.ssh_redirect_user: ssh_redirect_user of bob "), "{found:#?}");
+    assert!(found[1].starts_with("6:3: warning: users.2.ssh_import_id: "), "{found:#?}");
+    assert_eq!(found[2], wireguard);
+    assert!(found[3].starts_with("9:1: warning: yum_repos: it has no effect: the module yum_add_repo "), "{found:#?}");
+    assert!(found[4].starts_with("10:8: warning: swap.filename: "), "{found:#?}");
+    let has =
+        |found: &[String], key: &str| found.iter().any(|line| line.contains(&format!(": {key}: it has no effect")));
+    assert!(!has(&lines("ubuntu-24.04", document), "wireguard"));
+    assert!(!has(&lines("fedora-42", document), "yum_repos"));
+    let forced = lines("debian-12", &format!("{document}unverified_modules: [wireguard]\n"));
+    assert!(has(&forced, "yum_repos") && !has(&forced, "wireguard"));
+    let unlisted = lines(
+        "debian-12",
+        "#cloud-config\ncloud_final_modules: [final_message]\nntp: {}\nphone_home: {url: 'http://h/'}\n",
+    );
+    assert!(has(&unlisted, "phone_home") && !has(&unlisted, "ntp"), "{unlisted:#?}");
 }
 
 #[test]

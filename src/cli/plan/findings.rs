@@ -1,10 +1,14 @@
 //! What is wrong with the documents of a plan, each with its place and what to do.
 
 use super::document::{Document, Place, Use};
+use super::subject::{self, Subject};
 use crate::base::problem::Problem;
 use crate::base::problem::{Problems, Severity};
 use crate::document::Map;
+use crate::module::{MODULES, Module};
+use crate::network::model::ORIGIN;
 use crate::schema::{self, Deviations};
+use crate::stage::modules::Idle;
 
 /// The most that are reported.
 const MAX_FINDINGS: usize = 1_000;
@@ -23,6 +27,14 @@ pub enum Level {
 }
 
 impl Level {
+    fn of(severity: Severity) -> Level {
+        match severity {
+            Severity::Error => Level::Error,
+            Severity::Warning => Level::Warning,
+            Severity::Deprecated => Level::Note,
+        }
+    }
+
     /// The level's name, which SARIF has too.
     pub fn name(self) -> &'static str {
         match self {
@@ -64,18 +76,26 @@ impl Finding {
     }
 }
 
-/// What is wrong, in the order of the documents' lines: by their schemas, and by the `report` of the plan.
-pub fn find(documents: &[Document], report: &Problems) -> Vec<Finding> {
+/// What is wrong, in the order of the documents' lines: by their schemas, and by the `report` of the plan. `modules` has the module
+/// that each problem of the report came from, or an empty name; `idle` the modules that never run there.
+pub fn find(documents: &[Document], report: &Problems, modules: &[&str], idle: &[(&Module, Idle)]) -> Vec<Finding> {
     let mut found: Vec<Finding> = documents.iter().flat_map(of_document).collect();
-    // What belongs to no other document belongs to the first, which is the user-data.
-    let first = documents.iter().find(|d| d.usage == Use::UserData).or(documents.first());
+    found.extend(documents.iter().flat_map(|document| without_effect(document, idle)));
     let broken = documents.iter().any(|d| d.mistake.is_some());
-    for entry in report.entries() {
-        let text = entry.to_string();
+    for (at, problem) in report.entries().iter().take(MAX_FINDINGS).enumerate() {
+        let text = problem.to_string();
         let is_repeated =
             REPEATED.iter().any(|start| text.starts_with(start)) || broken && text.contains("not valid YAML at line ");
-        if let Some(document) = first.filter(|_| !is_repeated) {
-            found.push(of_message(document, entry.severity, &text));
+        if let Some(document) = document_of(documents, problem).filter(|_| !is_repeated) {
+            let Subject { key, what } = subject::of(document, problem, modules.get(at).copied().unwrap_or_default());
+            found.push(Finding {
+                level: Level::of(problem.severity),
+                document: document.path.clone(),
+                place: document.place(&key),
+                key,
+                what,
+                fix: String::new(),
+            });
         }
     }
     found.truncate(MAX_FINDINGS);
@@ -85,6 +105,42 @@ pub fn find(documents: &[Document], report: &Problems) -> Vec<Finding> {
     };
     crate::base::sort::by(&mut found, order);
     found
+}
+
+/// The document that a problem is about. What belongs to no other document belongs to the first, which is the user-data.
+fn document_of<'d>(documents: &'d [Document], problem: &Problem) -> Option<&'d Document> {
+    let is_network = problem.origin.ends_with(ORIGIN);
+    let of = |usage: Use| documents.iter().find(|document| document.usage == usage);
+    of(Use::NetworkConfig).filter(|_| is_network).or_else(|| of(Use::UserData)).or(documents.first())
+}
+
+/// The keys of the user-data that no module reads: those that could are all `idle`.
+fn without_effect(document: &Document, idle: &[(&Module, Idle)]) -> Vec<Finding> {
+    let outline = document.outline.as_ref().filter(|_| document.usage == Use::UserData);
+    let of_key = |key: &str| {
+        let mut readers = MODULES.iter().filter(|module| schema::keys(module.name).contains(&key));
+        let reason = |module: &Module| idle.iter().find(|(other, _)| other.name == module.name);
+        let (module, why) = reason(readers.next()?)?;
+        let name = module.name;
+        let (why, fix) = match why {
+            Idle::NotListed => {
+                (format!("no list of modules has {name}"), format!("Add {name} to {}.", module.stage.list_key()))
+            }
+            Idle::OtherDistribution => (
+                format!("the module {name} is not for this distribution"),
+                format!("Add {name} to unverified_modules to run it nevertheless."),
+            ),
+        };
+        readers.all(|other| reason(other).is_some()).then(|| Finding {
+            level: Level::Warning,
+            document: document.path.clone(),
+            place: document.place(key),
+            key: key.to_owned(),
+            what: format!("it has no effect: {why}"),
+            fix,
+        })
+    };
+    outline.into_iter().flat_map(Map::keys).filter_map(of_key).collect()
 }
 
 fn of_document(document: &Document) -> Vec<Finding> {
@@ -125,45 +181,6 @@ fn of_problem(document: &Document, config: &Map, level: Level, problem: &Problem
     }
 }
 
-/// A message of the plan. It is about a key if it begins with one that the document has: `ntp.pools: …`,
-/// `write_files: entry 2: …`.
-fn of_message(document: &Document, severity: Severity, text: &str) -> Finding {
-    let level = match severity {
-        Severity::Error => Level::Error,
-        Severity::Warning => Level::Warning,
-        Severity::Deprecated => Level::Note,
-    };
-    let failed = text.strip_prefix("module ").and_then(|rest| rest.split_once(" failed: "));
-    let body = failed.map_or(text, |(_, body)| body);
-    let start = body.split_once(": ").map(|(start, _)| start).unwrap_or_default();
-    let entry = body.split_once(": entry ").filter(|(before, _)| *before == start).and_then(|(_, rest)| {
-        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-        Some(format!("{start}.{}", digits.parse::<usize>().ok()?.checked_sub(1)?))
-    });
-    let key = [entry.as_deref(), Some(start)].into_iter().flatten().find(|key| document.place(key).is_some());
-    let Some((module, _)) = failed else {
-        let key = key.unwrap_or_default().to_owned();
-        let what = if key.is_empty() { text } else { text.get(start.len() + 2..).unwrap_or(text) };
-        return placed(document, level, key, what);
-    };
-    // Of what a module cannot do at all, the message stays whole; a key that is missing would be in the nearest one there is.
-    let nearest = document.nearest(start).map(|(key, _)| key.to_owned());
-    let of_module = || schema::keys(module).into_iter().find(|key| document.place(key).is_some()).map(str::to_owned);
-    let key = key.map(str::to_owned).or(nearest).or_else(of_module).unwrap_or_default();
-    placed(document, level, key, text)
-}
-
-fn placed(document: &Document, level: Level, key: String, what: &str) -> Finding {
-    Finding {
-        level,
-        document: document.path.clone(),
-        place: document.place(&key),
-        key,
-        what: what.to_owned(),
-        fix: String::new(),
-    }
-}
-
 /// The exit code, for CI: 0 if nothing is wrong or only deprecated, 1 with errors, 2 with warnings alone (as `status`).
 pub fn exit_code(found: &[Finding]) -> u8 {
     match found.iter().map(|finding| finding.level).min() {
@@ -187,7 +204,7 @@ mod tests {
         report.error("module x failed: y");
         report.error("module users_groups failed: users.0.uid: it is needed");
         report.error("module set_hostname failed: no");
-        let found = find(&[document], &report);
+        let found = find(&[document], &report, &[], &[]);
         let lines: Vec<String> = found.iter().map(Finding::line).collect();
         assert_eq!(
             lines,

@@ -8,6 +8,7 @@ mod origins;
 mod page;
 mod picture;
 mod secrets;
+mod subject;
 
 use super::files;
 use super::program::{Program, print, report};
@@ -217,7 +218,7 @@ impl Plan {
             let bytes = plan.instance.user_data.as_ref().map(|bytes| bytes.to_vec()).unwrap_or_default();
             documents.push(Document::new(Use::UserData, &seed.display().to_string(), &bytes));
         }
-        let found = findings::find(&documents, &plan.report);
+        let found = findings::find(&documents, &plan.report, &plan.trace.problems, &plan.idle);
         if self.has_picture() {
             self.picture(&plan, &documents, &found)?;
         }

@@ -171,15 +171,7 @@ impl<'a> Finder<'a> {
         if let Some(known) = self.of_modules.borrow().get(module) {
             return known.clone();
         }
-        let mut keys: Vec<&str> = schema::keys(module);
-        keys.extend(match module {
-            "update_hostname" | "update_etc_hosts" => schema::keys("set_hostname"),
-            "write_files_deferred" => schema::keys("write_files"),
-            "mounts" => vec!["device_aliases"],
-            "ssh_authkey_fingerprints" | "ssh_import_id" => schema::keys("users_groups"),
-            _ => Vec::new(),
-        });
-        let found = self.keys(&keys.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        let found = self.keys(&keys_read_by(module).into_iter().map(str::to_owned).collect::<Vec<_>>());
         self.of_modules.borrow_mut().insert(module.to_owned(), found.clone());
         found
     }
@@ -300,4 +292,17 @@ impl<'a> Finder<'a> {
         }
         found
     }
+}
+
+/// The keys that a module reads.
+pub fn keys_read_by(module: &str) -> Vec<&'static str> {
+    let mut keys: Vec<&str> = schema::keys(module);
+    keys.extend(match module {
+        "update_hostname" | "update_etc_hosts" => schema::keys("set_hostname"),
+        "write_files_deferred" => schema::keys("write_files"),
+        "mounts" => vec!["device_aliases"],
+        "ssh_authkey_fingerprints" | "ssh_import_id" => schema::keys("users_groups"),
+        _ => Vec::new(),
+    });
+    keys
 }

@@ -24,10 +24,8 @@ use crate::machine::Machine;
 use crate::root::{Attr, Change, Kind, Root, Stage, Use};
 use failures::Failures;
 use judge::Verdict;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::rc::Rc;
 
 /// What belongs to the last instance: absent for the plan.
 const OF_INSTANCE: [&str; 4] = ["instance", "instances", "data", "sem"];
@@ -157,9 +155,8 @@ fn planned(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Result<Trac
     for path in WHOLE.iter().chain(&[RUN_DIR]) {
         root.remove(path)?;
     }
-    let trace = Rc::new(RefCell::new(Trace::default()));
-    let observed = Rc::clone(&trace);
-    boot.observer = Some(Box::new(move |root, module| observed.borrow_mut().observe(root, module)));
+    let (trace, observer) = Trace::observed();
+    boot.observer = Some(observer);
     root.watch();
     root.trace_changes();
     provision::provision(root, boot, instance, true);

@@ -15,6 +15,15 @@ pub(super) struct Entry {
     pub(super) args: Vec<String>,
 }
 
+/// Why a module never runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    /// It is in no stage's list.
+    NotListed,
+    /// It is not for this distribution.
+    OtherDistribution,
+}
+
 /// Parses `- name`, `- [name, frequency, args…]` or `- {name:, frequency:, args:}` (cloud-init's module
 /// list). Entries that cannot run are reported in one half only.
 pub(super) fn entry(value: &Value, half: Half, report: &Problems) -> Option<Entry> {
@@ -94,17 +103,30 @@ impl Run<'_, '_> {
         }
     }
 
+    /// The modules that run in no stage whatever the cloud-config has, and why.
+    pub fn idle_modules(&self) -> Vec<(&'static Module, Idle)> {
+        let idle = |module: &&'static Module| match (self.is_listed(module), self.is_for_distribution(module)) {
+            (false, _) => Some((*module, Idle::NotListed)),
+            (_, false) => Some((*module, Idle::OtherDistribution)),
+            _ => None,
+        };
+        module::MODULES.iter().filter_map(idle).collect()
+    }
+
     fn has_key(&self, module: &Module) -> bool {
         module.keys.is_empty() || module.keys.iter().any(|k| self.boot.config().get(k).is_some())
     }
 
     /// Whether the cloud-config has a key of the module, and the module is for this distribution.
     pub(super) fn is_requested(&self, module: &Module) -> bool {
+        self.has_key(module) && self.is_for_distribution(module)
+    }
+
+    fn is_for_distribution(&self, module: &Module) -> bool {
         let unverified = || {
             let list = self.boot.config().get("unverified_modules").and_then(Value::as_list).unwrap_or_default();
             list.iter().filter_map(Value::as_str).any(|name| module::find(name).is_some_and(|m| m.name == module.name))
         };
-        self.has_key(module)
-            && (module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified())
+        module.distros.is_empty() || module.distros.contains(&self.boot.image.distro.name) || unverified()
     }
 }
