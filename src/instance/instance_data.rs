@@ -456,6 +456,9 @@ mod tests {
         assert_eq!(sensitive.at(&["merged_cfg", "system_info"]), None);
         assert_eq!(root.stat("/run/cloud-init/instance-data-sensitive.json").unwrap().attr.mode, 0o600);
         assert_eq!(root.stat("/run/cloud-init/combined-cloud-config.json").unwrap().attr.mode, 0o600);
+        let combined = root.text("/run/cloud-init/combined-cloud-config.json");
+        let combined = json::parse("t", combined.as_bytes()).unwrap();
+        assert_eq!(combined.at(&["features", "STRIP_INVALID_MTU"]), Some(&Value::from(false)));
         assert_eq!(root.text("/run/cloud-init/cloud-id"), "aws-china\n");
     }
 }

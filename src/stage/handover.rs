@@ -279,7 +279,7 @@ fn has_cloud_init(root: &Root) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::testing::TempDir;
+    use crate::base::testing::{self, TempDir};
     use crate::root::Use;
 
     /// By systemd's default a service comes after sysinit.target, and so after the file systems and systemd-tmpfiles-setup.service:
@@ -429,6 +429,41 @@ mod tests {
             assert_eq!(root.list(UNITS), [format!("{unit}.d")]);
             let text = root.text(&format!("/run/systemd/system/{unit}.d/cloud-init.conf"));
             assert!(text.contains(&format!("\nConditionPathExists={condition}\n")), "{text}");
+        }
+    }
+
+    /// systemd evaluates the drop-ins as prepivot(8) says: only values that ask for its IMDS units bring them back.
+    #[test]
+    fn kernel_command_line_asks_for_imds_units() {
+        const NETWORK: &str = HELD_BACK[2].1;
+        const IMPORT: &str = HELD_BACK[3].1;
+        for (words, network, import) in [
+            ("quiet", false, false),
+            ("systemd.imds=yes", true, true),
+            ("systemd.imds=true systemd.imds.network=off", true, true),
+            ("systemd.imds=on", true, true),
+            ("systemd.imds=1", true, true),
+            ("systemd.imds=no", false, false),
+            ("systemd.imds=auto", false, false),
+            ("systemd.imds", false, false),
+            ("systemd.imds.network=locked", true, false),
+            ("systemd.imds.network=unlocked", true, false),
+            ("systemd.imds.network=off", false, false),
+            ("systemd.imds.import=yes", false, true),
+            ("systemd.imds.import=no", false, false),
+        ] {
+            for (text, is_asked) in [(NETWORK, network), (IMPORT, import)] {
+                // As on a machine with an instance.
+                let conditions = text.lines().filter(|line| line.starts_with("Condition"));
+                let conditions = conditions.map(|line| line.replace("!/run/cloud-init/cloud-id", "!/"));
+                let tool = std::process::Command::new("systemd-analyze")
+                    .arg("condition")
+                    .args(conditions)
+                    .env("SYSTEMD_PROC_CMDLINE", words)
+                    .output();
+                let Ok(done) = tool else { return testing::skip("systemd-analyze is not installed") };
+                assert_eq!(done.status.success(), is_asked, "{words}: {text}{}", String::from_utf8_lossy(&done.stderr));
+            }
         }
     }
 

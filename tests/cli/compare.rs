@@ -89,6 +89,22 @@ fn texts_in_the_place_of_paths_stay_hidden() {
     }
 }
 
+/// Of a machine that cloud-init has provisioned, the archive for a bug report has the comparison.
+#[test]
+fn collect_logs_has_the_comparison() {
+    let dir = provisioned("compare-collected");
+    dir.write("srv/a", "two\n");
+    let compared = run_in(&dir, "compare --root ROOT --json");
+    let made = run_in(&dir, "collect-logs --root ROOT --tarfile ROOT/l.tar.gz");
+    assert_eq!(made.code, 0, "{}", made.err);
+    let archive = dir.0.join("l.tar.gz");
+    let tar = Command::new("tar").arg("-xzOf").arg(archive).args(["--wildcards", "*/compare.json"]).output();
+    let collected = answer(tar.unwrap());
+    assert_eq!(collected.code, 0, "{}", collected.err);
+    assert!(collected.out.contains("/srv/a") && !collected.out.contains("geheim"), "{}", collected.out);
+    assert_eq!(collected.out.trim_end(), compared.out.trim_end());
+}
+
 #[test]
 fn failed_module_of_cloud_init_explains_missing_files() {
     let dir = provisioned("compare-failed");
