@@ -93,6 +93,13 @@ impl Taken {
         }
     }
 
+    /// Forgets the documents of a part, in whose place another document is used.
+    pub fn forget(&self, part: Part) {
+        if let Some(all) = &self.0 {
+            locked(all).retain(|(of, ..)| *of != part);
+        }
+    }
+
     /// Notes a document by its name, which also tells its part.
     pub fn add(&self, name: &str, bytes: &[u8]) {
         self.note(None, name, || bytes.into());

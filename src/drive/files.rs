@@ -46,6 +46,11 @@ impl Files {
         self.taken = taken.clone();
     }
 
+    /// What notes its files.
+    pub fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
     /// Adds a file that is made of documents which are noted themselves.
     pub fn insert_made(&mut self, path: &str, contents: Vec<u8>) {
         self.made = Some(path.to_owned());

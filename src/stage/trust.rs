@@ -530,8 +530,8 @@ mod tests {
     /// Ways to give user-data where the policy does not look for it. The seed is a folder of the root.
     #[test]
     fn other_documents_do_not_replace_signed_user_data() {
-        let digest = crate::base::hex::encode(&crate::base::digest::digest(Algorithm::Sha256, b"#cloud-config\n"));
-        let dir = machine("trust-elsewhere", &format!("user-data = sha256:{digest}\nmetadata = use\n"));
+        let sum = crate::base::hex::encode(&digest(Algorithm::Sha256, b"#cloud-config\n"));
+        let dir = machine("trust-elsewhere", &format!("user-data = sha256:{sum}\nmetadata = use\n"));
         let evil = "#cloud-config\nruncmd: [evil]\n";
         let refused = |attack: &str| {
             let mut instance = read(&dir);
@@ -558,8 +558,17 @@ mod tests {
         std::fs::remove_file(dir.0.join(SEED).join("network-config")).unwrap();
         dir.write(&format!("{SEED}/meta-data"), "instance-id: i-1\nnetwork-interfaces: |\n  auto evil\n");
         assert_eq!(refused("such a network in the metadata"), good);
+        let policy = std::fs::read_to_string(dir.0.join("etc/prepivot/trust.conf")).unwrap();
+        let empty = crate::base::hex::encode(&digest(Algorithm::Sha256, b""));
+        dir.write("etc/prepivot/trust.conf", format!("{policy}network-config = sha256:{empty}\n"));
+        dir.write(&format!("{SEED}/network-config"), "");
+        assert_eq!(refused("a network in the metadata beside the network-config that is wanted"), good);
         // The seed alone, without all that.
         dir.write(&format!("{SEED}/meta-data"), "instance-id: i-1\n");
+        let mut instance = read(&dir);
+        assert_eq!(judge(&dir, &mut instance, true).0, Verdict::default());
+        dir.write("etc/prepivot/trust.conf", policy);
+        std::fs::remove_file(dir.0.join(SEED).join("network-config")).unwrap();
         let mut instance = read(&dir);
         assert_eq!(judge(&dir, &mut instance, true).0, Verdict::default());
     }

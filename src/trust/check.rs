@@ -1,12 +1,13 @@
 //! Checks an instance's documents by the policy, and removes those that are refused.
 
 use super::allowed::fingerprint;
+use super::cms::{self, Certificate};
 use super::envelope::{self, Envelope, Form, Statement};
 use super::measure::is_bound;
 use super::policy::{Needs, digest_of};
 use super::sealed;
 use super::sshsig::Signature;
-use super::{Document, Kind, Policy, cms, documents};
+use super::{Document, Kind, Policy, documents};
 use crate::base::clock;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
@@ -228,14 +229,19 @@ fn signer(policy: &Policy, form: Form, blob: &[u8], signed: &[u8], now: &Circums
             Ok(key.title())
         }
         Form::Cms => {
-            let found = cms::signer(blob, signed, &policy.certificates);
-            let found = found.ok_or_else(|| {
-                Error::new("the CMS signature has another form, or is not that of these bytes by a certificate of the trust policy")
-            })?;
+            let all = cms::signers(blob, signed, &policy.certificates).unwrap_or_default();
+            // A key is as lost in one certificate as in another.
+            let revoked = |own: &&Certificate| {
+                let of_key = policy.certificates.iter().filter(|other| other.has_key_of(own));
+                of_key.map(|other| fingerprint(&other.der)).find(|print| policy.revoked.contains(print))
+            };
+            let Some(found) = all.iter().find(|own| revoked(own).is_none()) else {
+                return Err(Error::new(match all.iter().find_map(revoked) {
+                    Some(print) => format!("it is signed by the key of a certificate that is revoked: {print}"),
+                    None => "the CMS signature has another form, or is not that of these bytes by a certificate of the trust policy".to_owned(),
+                }));
+            };
             let print = fingerprint(&found.der);
-            if policy.revoked.contains(&print) {
-                return Err(Error::new(format!("it is signed by the key of a certificate that is revoked: {print}")));
-            }
             // It has no namespace, by which a signature made for another use would be known.
             if !signed.starts_with(envelope::STATEMENT.as_bytes()) || Statement::split(signed)?.0.get("kind").is_none()
             {

@@ -140,6 +140,11 @@ fn key_of(der: &[u8]) -> Option<(Form, &[u8])> {
 }
 
 impl Certificate {
+    /// Whether both are of the same key, as those of a certificate that was renewed.
+    pub fn has_key_of(&self, other: &Certificate) -> bool {
+        self.key == other.key
+    }
+
     fn has_signed(&self, message: &[u8], algorithm: Algorithm, signature: &[u8]) -> bool {
         match self.form {
             Form::Rsa => is_signed_by_rsa(&self.key, message, algorithm, signature),
@@ -184,8 +189,9 @@ fn pair(signature: &[u8]) -> Option<Vec<u8>> {
     numbers.end(out)
 }
 
-/// The certificate whose key has signed the content. None if there is none, or the signature has another form.
-pub fn signer<'a>(blob: &[u8], content: &[u8], trusted: &'a [Certificate]) -> Option<&'a Certificate> {
+/// The certificates whose keys have signed the content: for each signer of the signature that is trusted, the first with its key.
+/// None if the signature has another form.
+pub fn signers<'a>(blob: &[u8], content: &[u8], trusted: &'a [Certificate]) -> Option<Vec<&'a Certificate>> {
     let mut whole = Der(blob);
     let mut outer = whole.take(SEQUENCE)?;
     whole.end(())?;
@@ -200,15 +206,10 @@ pub fn signer<'a>(blob: &[u8], content: &[u8], trusted: &'a [Certificate]) -> Op
     // Certificates and revocation lists, which are not looked at.
     signed.skip(CONTEXT_0);
     signed.skip(CONTEXT_0 + 1);
-    let mut signers = signed.take(SET)?;
+    let mut infos = signed.take(SET)?;
     signed.end(())?;
-    for _ in 0..MAX_SIGNERS {
-        let Some(info) = signers.take(SEQUENCE) else { break };
-        if let Some(found) = of_signer(info, content, trusted) {
-            return Some(found);
-        }
-    }
-    None
+    let infos = std::iter::from_fn(|| infos.take(SEQUENCE)).take(MAX_SIGNERS);
+    Some(infos.filter_map(|info| of_signer(info, content, trusted)).collect())
 }
 
 fn of_signer<'a>(mut info: Der, content: &[u8], trusted: &'a [Certificate]) -> Option<&'a Certificate> {

@@ -9,7 +9,7 @@ use super::place::{FILES, file_at, local_folder, substituted};
 use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Map, Value, yaml};
+use crate::document::{Bytes, Map, Part, Taken, Value, yaml};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
 use crate::machine::beneath;
@@ -34,6 +34,8 @@ pub struct Seed {
     signature: Option<Bytes>,
     vendor_data: Option<Bytes>,
     network: Option<Value>,
+    /// What notes the documents of its files.
+    taken: Taken,
     pub(super) problems: Problems,
     found: Vec<String>,
     /// Whether LXD made the machine: its socket exists.
@@ -203,6 +205,7 @@ impl Seed {
 
     /// Adds the files of a seed: existing metadata stays, everything else is replaced.
     pub fn take_files(&mut self, files: &Files, place: &str) {
+        self.taken = files.taken().clone();
         let parse = |name: &str| {
             let document = format!("{name} of {place}");
             let problem = match yaml::parse(&document, &String::from_utf8_lossy(files.get(name)?)) {
@@ -273,7 +276,11 @@ impl Seed {
             self.metadata.insert("dsmode", "net");
         }
         let text = |key: &str| self.metadata.get(key).and_then(Value::text).filter(|t| !t.is_empty());
-        let eni = text("network-interfaces").map(NetworkData::Eni);
+        let eni = text("network-interfaces").filter(|_| self.network.is_none()).map(NetworkData::Eni);
+        if eni.is_some() {
+            // A network-config that says nothing is not what is used: a policy judges the metadata in its place.
+            self.taken.forget(Part::Network);
+        }
         // A value of its own: the file is still held.
         let paid = self.vendor_data.as_ref().map_or(Ok(()), |data| budget::take(data.len()));
         if let Err(e) = paid {
