@@ -142,8 +142,7 @@ pub fn svg(boots: &[Boot]) -> String {
     let whole: f64 = boots.iter().map(height).sum();
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {whole}\" role=\"img\" font-family=\"sans-serif\" \
-         font-size=\"12\" class=\"boots\"><title>The time of {} boots</title>{INK}\n",
-        boots.len()
+         font-size=\"12\" class=\"boots\"><title>Where the time of the boots went</title>{INK}\n"
     );
     let mut top = 0.0;
     for boot in boots {
@@ -252,9 +251,8 @@ fn gaps(boot: &Boot) -> Vec<(f64, f64, &'static str)> {
 pub fn html(boots: &[Boot]) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Boots</title><meta name=\"viewport\" \
-         content=\"width=device-width\"><style>{STYLE}</style></head><body>\n<h1>The time of {} boots</h1>\n<p>Bars are stages and \
-         what they did, dashes the system's own start between them; marks above them are",
-        boots.len()
+         content=\"width=device-width\"><style>{STYLE}</style></head><body>\n<h1>Where the time of the boots went</h1>\n<p>Bars are stages and \
+         what they did, dashes the system's own start between them; marks above them are"
     );
     for (n, (_, color, word)) in MARKS.iter().enumerate() {
         let _ = write!(
