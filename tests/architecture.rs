@@ -153,7 +153,9 @@ fn sources() -> Vec<Source> {
             }
         }
     }
-    let in_program = |path: &&PathBuf| !tests.contains(*path) && path.parent() != Some(&src);
+    // A module of tests has its own in its folder.
+    let of_tests = |path: &Path| tests.iter().any(|test| path == test || path.starts_with(test.with_extension("")));
+    let in_program = |path: &&PathBuf| !of_tests(path) && path.parent() != Some(&src);
     let module = |path: &Path| {
         let path = path.strip_prefix(&src).unwrap().with_extension("");
         path.to_str().unwrap().trim_end_matches("/mod").to_owned()
