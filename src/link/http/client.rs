@@ -36,7 +36,7 @@ const RATE_TRIES: u32 = 10;
 /// two tries, 0.25 s to 0.75 s).
 const CHECK_AFTER: Duration = Duration::from_millis(2500);
 const CHECK_TRIES: u32 = 3;
-const CHECKS: u32 = 10;
+const CHECKS: u32 = 13;
 const CHECK_BACKOFF: u32 = 2;
 /// The statuses on which a request is repeated.
 const TRANSIENT: [u16; 6] = [408, 429, 500, 502, 503, 504];
