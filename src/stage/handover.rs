@@ -435,8 +435,9 @@ mod tests {
     /// systemd evaluates the drop-ins as prepivot(8) says: only values that ask for its IMDS units bring them back.
     #[test]
     fn kernel_command_line_asks_for_imds_units() {
-        const NETWORK: &str = HELD_BACK[2].1;
-        const IMPORT: &str = HELD_BACK[3].1;
+        let drop_in = |name: &str| HELD_BACK.iter().find(|(unit, _)| *unit == name).unwrap().1;
+        let for_network = drop_in("systemd-imds-early-network.service");
+        let for_import = drop_in("systemd-imds-import.service");
         for (words, network, import) in [
             ("quiet", false, false),
             ("systemd.imds=yes", true, true),
@@ -452,7 +453,7 @@ mod tests {
             ("systemd.imds.import=yes", false, true),
             ("systemd.imds.import=no", false, false),
         ] {
-            for (text, is_asked) in [(NETWORK, network), (IMPORT, import)] {
+            for (text, is_asked) in [(for_network, network), (for_import, import)] {
                 // As on a machine with an instance.
                 let conditions = text.lines().filter(|line| line.starts_with("Condition"));
                 let conditions = conditions.map(|line| line.replace("!/run/cloud-init/cloud-id", "!/"));

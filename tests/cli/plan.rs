@@ -145,7 +145,7 @@ fn findings_of_network_name_its_document() {
     let path = dir.0.join("network");
     let line = format!("{}:4:5: error: ethernets.eth0.dhcp4: expected one of yes, no, true, false", path.display());
     assert!(answer.code == 1 && answer.out.starts_with(&line), "{}", answer.out);
-    // Nor is what its reader says of it about the user-data.
+    // The warnings of the network configuration's reader are placed in that document, too.
     let path = path.display().to_string();
     assert!(answer.out.lines().count() > 1 && answer.out.lines().all(|line| line.starts_with(&path)), "{}", answer.out);
 }

@@ -80,7 +80,7 @@ impl Finding {
 /// that each problem of the report came from, or an empty name; `idle` the modules that never run there.
 pub fn find(documents: &[Document], report: &Problems, modules: &[&str], idle: &[(&Module, Idle)]) -> Vec<Finding> {
     let mut found: Vec<Finding> = documents.iter().flat_map(of_document).collect();
-    found.extend(documents.iter().flat_map(|document| without_effect(document, idle)));
+    found.extend(without_effect(documents, idle));
     let broken = documents.iter().any(|d| d.mistake.is_some());
     for (at, problem) in report.entries().iter().take(MAX_FINDINGS).enumerate() {
         let text = problem.to_string();
@@ -115,12 +115,13 @@ fn document_of<'d>(documents: &'d [Document], problem: &Problem) -> Option<&'d D
 }
 
 /// The keys of the user-data that no module reads: those that could are all `idle`.
-fn without_effect(document: &Document, idle: &[(&Module, Idle)]) -> Vec<Finding> {
-    let outline = document.outline.as_ref().filter(|_| document.usage == Use::UserData);
-    let of_key = |key: &str| {
-        let mut readers = MODULES.iter().filter(|module| schema::keys(module.name).contains(&key));
-        let reason = |module: &Module| idle.iter().find(|(other, _)| other.name == module.name);
-        let (module, why) = reason(readers.next()?)?;
+fn without_effect(documents: &[Document], idle: &[(&Module, Idle)]) -> Vec<Finding> {
+    let keys_of: Vec<(&str, Vec<&str>)> =
+        MODULES.iter().map(|module| (module.name, schema::keys(module.name))).collect();
+    let reason = |module: &str| idle.iter().find(|(other, _)| other.name == module);
+    let of_key = |document: &Document, key: &str| {
+        let mut readers = keys_of.iter().filter(|(_, keys)| keys.contains(&key));
+        let (module, why) = reason(readers.next()?.0)?;
         let name = module.name;
         let (why, fix) = match why {
             Idle::NotListed => {
@@ -131,7 +132,7 @@ fn without_effect(document: &Document, idle: &[(&Module, Idle)]) -> Vec<Finding>
                 format!("Add {name} to unverified_modules to run it nevertheless."),
             ),
         };
-        readers.all(|other| reason(other).is_some()).then(|| Finding {
+        readers.all(|(other, _)| reason(other).is_some()).then(|| Finding {
             level: Level::Warning,
             document: document.path.clone(),
             place: document.place(key),
@@ -140,7 +141,10 @@ fn without_effect(document: &Document, idle: &[(&Module, Idle)]) -> Vec<Finding>
             fix,
         })
     };
-    outline.into_iter().flat_map(Map::keys).filter_map(of_key).collect()
+    let user_data = documents.iter().filter(|document| document.usage == Use::UserData);
+    let keys =
+        user_data.flat_map(|document| document.outline.iter().flat_map(Map::keys).map(move |key| (document, key)));
+    keys.filter_map(|(document, key)| of_key(document, key)).collect()
 }
 
 fn of_document(document: &Document) -> Vec<Finding> {

@@ -27,7 +27,7 @@ pub fn of(document: &Document, problem: &Problem, module: &str) -> Subject {
         (Use::NetworkConfig, Some(Value::Map(_))) => "network.",
         _ => "",
     };
-    // The finding names the document.
+    // The document's name stands beside the text already.
     let own = (document.usage == Use::NetworkConfig).then(|| text.strip_prefix(problem.origin.as_str())).flatten();
     let text = own.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
     let failed = text.strip_prefix("module ").and_then(|rest| rest.split_once(" failed: "));
@@ -39,9 +39,9 @@ pub fn of(document: &Document, problem: &Problem, module: &str) -> Subject {
         return Subject { key: String::new(), what: text.to_owned() };
     };
     // Of what a module cannot do at all, the message stays whole.
-    let named = path(above, start);
+    let whole = path(above, start);
     let is_named =
-        failed.is_none() && key.strip_prefix(&named).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        failed.is_none() && key.strip_prefix(&whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let what = if is_named { text.get(start.len() + 2..).unwrap_or(text) } else { text };
     Subject { what: what.to_owned(), key }
 }
@@ -122,11 +122,10 @@ impl Mentions<'_> {
         self.path.enter(key);
         match value {
             Value::Map(map) => {
-                let named: Vec<String> =
-                    map.iter().map(|(key, _)| key.to_string()).filter(|k| self.is_key(k)).collect();
+                let named: Vec<&str> = map.keys().filter(|key| self.is_key(key)).collect();
                 let values = map.iter().map(|(_, value)| self.mentioned(value)).sum::<usize>();
                 let name = self.word(&key.to_string());
-                self.keep(name + values + named.iter().map(String::len).sum::<usize>(), named.first());
+                self.keep(name + values + named.iter().map(|key| key.len()).sum::<usize>(), named.first().copied());
                 map.iter().for_each(|(key, value)| self.within(&key, value));
             }
             Value::List(list) => {
@@ -139,7 +138,7 @@ impl Mentions<'_> {
     }
 
     /// Keeps the entry at the path if more of it is mentioned than of those before it.
-    fn keep(&mut self, mentioned: usize, key: Option<&String>) {
+    fn keep(&mut self, mentioned: usize, key: Option<&str>) {
         if mentioned > self.best.as_ref().map_or(0, |(most, _)| *most) {
             let key = key.map(|key| format!(".{key}")).unwrap_or_default();
             self.best = Some((mentioned, format!("{}{key}", self.path.as_str())));

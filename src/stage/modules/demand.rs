@@ -1,10 +1,9 @@
 //! What work the modules of a stage have in the running system, and the marks of those that have none.
 
 use super::call::mark;
-use super::list::{Entry, entry};
+use super::list::{Entry, entry, list};
 use super::{Half, Run};
 use crate::base::problem::Problems;
-use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::module::Module;
 use crate::root::{Stage, run_dir};
@@ -40,9 +39,9 @@ impl Run<'_, '_> {
     pub fn demand(&mut self, stage: Stage, counts: &dyn Fn(&Module) -> bool) -> Demand {
         self.boot.turn_to(stage);
         let config = self.boot.config();
-        let list = config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
         // Entries that cannot run were reported already.
-        let entries: Vec<_> = list.iter().filter_map(|v| entry(v, Half::Running, &Problems::new())).collect();
+        let entries: Vec<_> =
+            list(config, stage).iter().filter_map(|v| entry(v, Half::Running, &Problems::new())).collect();
         let mut demand = Demand { work: Work::None, idle: Vec::new() };
         for Entry { module, frequency, args } in entries {
             let mark = mark(module, Half::Running);

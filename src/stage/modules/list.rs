@@ -57,6 +57,11 @@ pub(super) fn entry(value: &Value, half: Half, report: &Problems) -> Option<Entr
     Some(Entry { module, frequency: frequency.and_then(Frequency::named).unwrap_or(module.frequency), args })
 }
 
+/// A stage's module list.
+pub(super) fn list(config: &Value, stage: Stage) -> &[Value] {
+    config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default()
+}
+
 /// The module that an entry of a list names.
 fn name_of(entry: &Value) -> Option<String> {
     match entry {
@@ -70,19 +75,24 @@ impl Run<'_, '_> {
     /// The entries of a stage's list.
     pub(super) fn entries(&mut self, stage: Stage, half: Half) -> Vec<Entry> {
         let (config, report) = self.boot.config_and_report();
-        let list = config.get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
-        let entries = list.iter().filter_map(|v| entry(v, half, report)).collect();
+        let entries = list(config, stage).iter().filter_map(|v| entry(v, half, report)).collect();
         self.boot.log();
         entries
     }
 
+    /// The names of the modules that the lists of all stages have.
+    fn listed(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for entry in Stage::WITH_MODULES.iter().flat_map(|stage| list(self.boot.config(), *stage)) {
+            let name = name_of(entry).and_then(|name| module::find(&name)).map(|module| module.name);
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        names
+    }
+
     /// Whether the list of any stage names the module.
     pub fn is_listed(&self, module: &Module) -> bool {
-        Stage::WITH_MODULES.iter().any(|stage| {
-            let list = self.boot.config().get(stage.list_key()).and_then(Value::as_list).unwrap_or_default();
-            list.iter()
-                .any(|entry| name_of(entry).is_some_and(|n| module::find(&n).is_some_and(|m| m.name == module.name)))
-        })
+        self.listed().contains(&module.name)
     }
 
     /// Logs in cloud-init's words which modules of a list are skipped, and why: tools look for these lines.
@@ -105,7 +115,8 @@ impl Run<'_, '_> {
 
     /// The modules that run in no stage whatever the cloud-config has, and why.
     pub fn idle_modules(&self) -> Vec<(&'static Module, Idle)> {
-        let idle = |module: &&'static Module| match (self.is_listed(module), self.is_for_distribution(module)) {
+        let listed = self.listed();
+        let idle = |module: &&'static Module| match (listed.contains(&module.name), self.is_for_distribution(module)) {
             (false, _) => Some((*module, Idle::NotListed)),
             (_, false) => Some((*module, Idle::OtherDistribution)),
             _ => None,
