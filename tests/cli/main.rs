@@ -10,6 +10,7 @@ mod plan;
 mod query;
 mod status;
 mod tools;
+mod trust;
 
 use prepivot::base::testing::TempDir;
 use std::fs;

@@ -86,12 +86,27 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-    use crate::document::{Taken, Value};
+    use crate::document::{Raw, Taken, Value};
+    use crate::instance::Instance;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
     use crate::root::{Root, Use};
     use std::sync::Arc;
     use std::time::Duration;
+
+    /// What a service's answers make on a machine with these disks, and its documents as they came.
+    fn fetched(script: Script, disks: &[&str]) -> (Instance, Raw) {
+        let dir = TempDir::new("openstack-raw");
+        disks.iter().for_each(|disk| dir.write(&format!("sys/block/{disk}/size"), "100\n"));
+        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let job = service_job(&mut Search::new(&machine, &root, &Value::Null, deadline)).unwrap();
+        let uplink = Uplink::system();
+        let client = Client::over(Arc::new(script), &uplink, Redirects::SameOrigin, deadline, &Findings::default());
+        let client = client.keeping(Taken::keeping());
+        let found = (job.fetch)(&client, "http://h").unwrap().instance;
+        (found, client.taken().raw().unwrap())
+    }
 
     /// What a trust policy measures of the service is what `trust predict` reads from a config drive with the same files.
     #[test]
@@ -114,18 +129,10 @@ mod tests {
             script = script.with("GET", &format!("http://h/openstack/{path}"), Answer::new(status, "F"));
         }
         drive.insert("openstack/content/user_data", b"F".to_vec());
-        let dir = TempDir::new("openstack-raw");
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
-        let deadline = Deadline::after(Duration::from_secs(60));
-        let job = service_job(&mut Search::new(&machine, &root, &Value::Null, deadline)).unwrap();
-        let uplink = Uplink::system();
-        let client = Client::over(Arc::new(script), &uplink, Redirects::SameOrigin, deadline, &Findings::default());
-        let client = client.keeping(Taken::keeping());
-        let found = (job.fetch)(&client, "http://h").unwrap().instance;
+        let (found, raw) = fetched(script, &[]);
         assert_eq!((found.instance_id.as_str(), found.files.len(), found.problems.len()), ("u", 1, 0));
         let read = files::read(&drive).unwrap();
         assert_eq!(read.files, found.files);
-        let raw = client.taken().raw().unwrap();
         assert_eq!(Some(&raw), taken.raw().as_ref());
         let [metadata, network, vendor_data, vendor_data2] = raw.0;
         assert_eq!(network.as_deref(), Some(documents[1].1.as_bytes()));
@@ -134,6 +141,22 @@ mod tests {
         let list = String::from_utf8(metadata.unwrap().to_vec()).unwrap();
         let names: Vec<&str> = list.lines().filter_map(|line| line.get(66..)).collect();
         assert_eq!(names, ["openstack/2018-08-27/meta_data.json", "openstack/content/user_data"]);
+    }
+
+    #[test]
+    fn services_device_names_are_metadata_that_is_measured() {
+        let answers = [
+            ("openstack/2018-08-27/meta_data.json", r#"{"uuid": "u"}"#),
+            ("latest/meta-data/block-device-mapping/", "ami\nswap\n"),
+            ("latest/meta-data/block-device-mapping/swap", "sdb"),
+        ];
+        let script = answers.iter().fold(Script::default(), |script, (path, text)| {
+            script.with("GET", &format!("http://h/{path}"), Answer::new(200, *text))
+        });
+        let (_, raw) = fetched(script, &["vda", "vdb"]);
+        let list = String::from_utf8(raw.0[0].as_deref().unwrap().to_vec()).unwrap();
+        let names: Vec<&str> = list.lines().filter_map(|line| line.get(66..)).collect();
+        assert_eq!(names, [answers[1].0, answers[2].0, answers[0].0]);
     }
 
     #[test]
