@@ -260,6 +260,12 @@ mod tests {
                 && is_stated(compared("dhcp4: true", "dhcp4: true, activation-mode: manual", true))
         );
         assert!(is_stated(compared("mtu: 9", "mtu: 9, nameservers: {search: [x]}", true)));
+        let with = |more: &str| format!("addresses: [192.0.2.9/24, 192.0.2.8/24], mtu: 9, {more}");
+        assert!(is_stated(compared(
+            &with(&first),
+            &with("routes: [{via: 192.0.2.1, to: default}, {to: 10.0.0.0/8}]"),
+            true
+        )));
         // Not of version 1; only cloud-init has it; it is another one; it is no such key.
         assert_eq!(compared(&first, &both, false), Verdict::Different);
         assert_eq!(compared(&both, &first, true), Verdict::Different);

@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use crate::root::{Attr, Change, Kind, Root, Time, Use};
 use failures::Failures;
 use judge::{Known, Verdict};
-use planned::{Planned, Planner, as_cloud_init_read};
+use planned::{Planned, Planner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -111,14 +111,14 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     let machine = Machine::read(path);
     let disk = Root::open(path, Use::Plan)?;
     let report = Problems::new();
-    let instance = cached::instance(&disk, &report)?;
+    let mut instance = cached::instance(&disk, &report)?;
     let (began, finished) = times(&disk, &instance.folder()).unzip();
     let planner = Planner::new(path, &machine, &disk, began);
     let planned = planner.plan(&instance, Map::new(), report)?;
     let log = disk.text_at_most(LOG, crate::root::MAX_READ);
     let there = There { disk: &disk, is_version_1: is_version_1(&instance), finished };
     let mut paths = there.compared(&planned);
-    excuse(&mut paths, &Failures::of(&log), &there, &planner, &planned, &instance)?;
+    excuse(&mut paths, &Failures::of(&log), &there, &planner, &planned, &mut instance)?;
     let injected = injected(&instance);
     let made: BTreeSet<&str> = planned.intended.iter().map(Change::path).collect();
     for (path, module) in written_by_cloud_init(&log) {
@@ -145,14 +145,16 @@ fn excuse(
     there: &There,
     planner: &Planner,
     planned: &Planned,
-    instance: &Instance,
+    instance: &mut Instance,
 ) -> Result<()> {
     if failures.are_none() || !paths.iter().any(|compared| compared.how.may_be_excused()) {
         return Ok(());
     }
-    let as_read = failures.is_unread.then(|| as_cloud_init_read(there.disk, instance));
+    if failures.is_unread {
+        planned::take_as_read(there.disk, instance);
+    }
     let above = failures.left_out(&planned.config);
-    let without = planner.plan(as_read.as_ref().unwrap_or(instance), above, Problems::new())?;
+    let without = planner.plan(instance, above, Problems::new())?;
     for compared in paths.iter_mut().filter(|compared| compared.how.may_be_excused()) {
         let modules = planned.at(&compared.path).map(|change| planned.trace.of_change(change)).unwrap_or_default();
         let of_others = without.at(&compared.path).filter(|change| !matches!(change, Change::Remove { .. }));

@@ -1,7 +1,7 @@
 //! netplan's files: notations that mean the same to it, and what cloud-init leaves out.
 
 use crate::document::{Map, Value, json, yaml};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// A document without what netplan itself writes in another way: cloud-init has its library write the file. Documents elsewhere stay
 /// as they are.
@@ -37,7 +37,7 @@ fn normalise(value: &mut Value) {
 fn by_key(key: &str, value: &mut Value) {
     match (key, value) {
         ("interfaces" | "addresses", Value::List(list)) => {
-            let mut texts: Vec<String> = list.iter().map(json::to_string).collect();
+            let mut texts: Vec<String> = list.iter().map(text).collect();
             texts.sort();
             *list = texts.into_iter().map(Value::from).collect();
         }
@@ -73,7 +73,7 @@ fn access_point(point: &mut Map) {
 /// The document of `wanted` without what it has at or below `keys` and the one of `there` does not, as text. None if one of them is no
 /// document.
 pub fn without_more(path: &str, there: &str, wanted: &str, keys: &str) -> Option<String> {
-    let parse = |text: &str| Some(normal(path, yaml::parse(path, text).ok()?));
+    let parse = |text: &str| yaml::parse(path, text).ok();
     let mut wanted = parse(wanted)?;
     leave_out(Some(&parse(there)?), &mut wanted, keys, false);
     Some(json::to_string(&wanted))
@@ -84,8 +84,8 @@ fn leave_out(there: Option<&Value>, wanted: &mut Value, keys: &str, is_below: bo
     match wanted {
         Value::List(list) if is_below => {
             let there = there.and_then(Value::as_list).unwrap_or_default();
-            let there: HashSet<String> = there.iter().map(json::to_string).collect();
-            list.retain(|item| there.contains(&json::to_string(item)));
+            let there: BTreeSet<String> = there.iter().map(text).collect();
+            list.retain(|item| there.contains(&text(item)));
         }
         Value::Map(map) => {
             let mut missing: Vec<String> = map.keys().map(str::to_owned).collect();
@@ -101,6 +101,13 @@ fn leave_out(there: Option<&Value>, wanted: &mut Value, keys: &str, is_below: bo
         }
         _ => {}
     }
+}
+
+/// The same text for values that mean the same.
+fn text(value: &Value) -> String {
+    let mut value = json::sorted(value);
+    normalise(&mut value);
+    json::to_string(&value)
 }
 
 #[cfg(test)]

@@ -128,15 +128,12 @@ impl Planned {
     }
 }
 
-/// The instance with what cloud-init itself made of its documents, in place of the documents.
-pub fn as_cloud_init_read(disk: &Root, instance: &Instance) -> Instance {
-    let merged =
-        |prefix: &str| disk.read(&format!("{}/{prefix}cloud-config.txt", state::folder(instance))).ok().flatten();
+/// Puts what cloud-init itself made of the instance's documents in their place.
+pub fn take_as_read(disk: &Root, instance: &mut Instance) {
+    let folder = state::folder(instance);
+    let merged = |prefix: &str| disk.read(&format!("{folder}/{prefix}cloud-config.txt")).ok().flatten();
     let vendor = |prefix: &str| merged(prefix).map(Value::of_bytes).unwrap_or_default();
-    Instance {
-        user_data: merged("").map(Into::into),
-        vendor_data: vendor("vendor-"),
-        vendor_data2: vendor("vendor2-"),
-        ..instance.clone()
-    }
+    instance.user_data = merged("").map(Into::into);
+    instance.vendor_data = vendor("vendor-");
+    instance.vendor_data2 = vendor("vendor2-");
 }
