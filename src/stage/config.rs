@@ -169,7 +169,13 @@ pub fn consume(
         report.absorb(found);
     }
     let all = [&consumed.user, &consumed.vendor, &consumed.vendor2];
-    let awaits_key = sealed::open_config(&consumed.config, &open).waits;
+    // A value is decrypted where it is used, and not here.
+    let look = |sealed: &[u8], _: &str| {
+        let is_awaited = image.keys.is_awaited(root, sealed);
+        needs_key.set(needs_key.get() || is_awaited);
+        if is_awaited { Opened::Later } else { Opened::Plain(Vec::new()) }
+    };
+    let awaits_key = sealed::open_config(&consumed.config, &look).waits;
     let deferred = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
     let needs_network = waits || awaits || awaits_key || deferred;
     let mut config = image.over(std::mem::take(&mut consumed.config), report);
