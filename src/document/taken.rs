@@ -50,13 +50,18 @@ impl Part {
     }
 }
 
-/// What an instance is made of, as it came. None: there is no such document.
+/// What an instance is made of, as it came: the bytes of each part of [`Raw::PARTS`]. None: there is no such document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Raw {
-    pub metadata: Option<Bytes>,
-    pub network: Option<Bytes>,
-    pub vendor_data: Option<Bytes>,
-    pub vendor_data2: Option<Bytes>,
+pub struct Raw(pub [Option<Bytes>; 4]);
+
+impl Raw {
+    /// The parts in their order, with the name of the document in a trust policy and that of its field in the cache.
+    pub const PARTS: [(Part, &'static str, &'static str); 4] = [
+        (Part::Metadata, "metadata", "metadata"),
+        (Part::Network, "network-config", "network"),
+        (Part::VendorData, "vendor-data", "vendor_data"),
+        (Part::VendorData2, "vendor-data2", "vendor_data2"),
+    ];
 }
 
 /// A document that was taken: its part, its name and its bytes.
@@ -140,12 +145,7 @@ impl Taken {
                 own => Some(listed(own)),
             }
         };
-        Some(Raw {
-            metadata: of(Part::Metadata),
-            network: of(Part::Network),
-            vendor_data: of(Part::VendorData),
-            vendor_data2: of(Part::VendorData2),
-        })
+        Some(Raw(Raw::PARTS.map(|(part, ..)| of(part))))
     }
 }
 
@@ -203,17 +203,17 @@ mod tests {
         add("meta-data", "a: 1\n");
         add("user-data", "u");
         let alone = taken.raw().unwrap();
-        assert_eq!((alone.metadata.as_deref(), &alone.network), (Some(&b"a: 1\n"[..]), &None));
+        assert_eq!(alone.0, [Some(b"a: 1\n"[..].into()), None, None, None]);
         let other = taken.fork();
         other.add("b\nc", b"x");
         let sum = |text: &str| hex::encode(&digest(Algorithm::Sha256, text.as_bytes()));
         let list = format!("#prepivot-documents\n{}  b?c\n{}  meta-data\n", sum("x"), sum("a: 1\n"));
-        assert_eq!(other.raw().unwrap().metadata.as_deref(), Some(list.as_bytes()));
+        assert_eq!(other.raw().unwrap().0[0].as_deref(), Some(list.as_bytes()));
         assert_eq!(taken.raw(), Some(alone), "the other one is apart");
         // A document with the bytes of a list is not that list.
         taken.clear();
         add("meta-data", &list);
-        let raw = taken.raw().unwrap().metadata.unwrap();
+        let raw = taken.raw().unwrap().0[0].clone().unwrap();
         assert_eq!(&*raw, format!("#prepivot-documents\n{}  meta-data\n", sum(&list)).as_bytes());
     }
 }

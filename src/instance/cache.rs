@@ -286,24 +286,17 @@ impl Field for Option<Raw> {
             Value::Null => return Ok(None),
             other => Map::of(other)?,
         };
-        let mut of = |name: &str| Option::<Bytes>::of(map.remove(name).unwrap_or_default());
-        Ok(Some(Raw {
-            metadata: of("metadata")?,
-            network: of("network")?,
-            vendor_data: of("vendor_data")?,
-            vendor_data2: of("vendor_data2")?,
-        }))
+        let mut raw = Raw::default();
+        for (bytes, (_, _, name)) in raw.0.iter_mut().zip(Raw::PARTS) {
+            *bytes = Field::of(map.remove(name).unwrap_or_default())?;
+        }
+        Ok(Some(raw))
     }
 
     fn write(&self, json: &mut Writer) -> io::Result<()> {
         let Some(raw) = self else { return json.value(&Value::Null) };
         json.begin("{")?;
-        for (name, bytes) in [
-            ("metadata", &raw.metadata),
-            ("network", &raw.network),
-            ("vendor_data", &raw.vendor_data),
-            ("vendor_data2", &raw.vendor_data2),
-        ] {
+        for (bytes, (_, _, name)) in raw.0.iter().zip(Raw::PARTS) {
             json.key(name)?;
             bytes.write(json)?;
         }

@@ -56,16 +56,20 @@ impl Keys {
         if !cfg!(feature = "trust") {
             return Opened::Failed(Error::new("this build cannot decrypt: it is without the part trust"));
         }
-        // The key of a disk that is mounted later.
-        let may_come = root.has_run() && !root.is_live();
         match self.try_open(root, sealed, name) {
             Ok(Some(plain)) => Opened::Plain(plain),
-            Ok(None) if may_come => Opened::Later,
+            Ok(None) if may_come(root) => Opened::Later,
             Ok(None) => {
                 Opened::Failed(Error::new(format!("the credential's key is not here: there is no {HOST}, or no TPM")))
             }
             Err(e) => Opened::Failed(e),
         }
+    }
+
+    /// Whether something encrypted waits for a key that may come. Nothing is decrypted for it.
+    pub fn is_awaited(&self, root: &Root, sealed: &[u8]) -> bool {
+        let is_credential = sealed::encryption(sealed) == Some(Encryption::Credential);
+        is_credential && may_come(root) && matches!(self.of_credential(root, sealed), Ok(None))
     }
 
     /// What is encrypted, decrypted. None if it needs the host's key or a TPM, and that is not there.
@@ -79,20 +83,28 @@ impl Keys {
                 ));
             }
             _ => {
-                let bytes = credential::decoded(sealed).unwrap_or_default();
-                let credential = Credential::parse(&bytes);
-                if credential.as_ref().is_some_and(Credential::needs_host) {
-                    let Some(key) = host_key(root) else { return Ok(None) };
-                    keys.host = Some(key);
-                }
-                if let Some(credential) = credential.filter(|credential| credential.sealed.is_some()) {
-                    let Some(secret) = self.unsealed(&credential)? else { return Ok(None) };
-                    keys.tpm = Some(secret);
-                }
+                let Some(found) = self.of_credential(root, sealed)? else { return Ok(None) };
+                keys = found;
             }
         }
         let now = u64::try_from(since_1970(SystemTime::now()).as_micros()).unwrap_or(u64::MAX);
         sealed::open_with(sealed, name, now, identities, &keys).map(Some)
+    }
+
+    /// The keys of a credential. None if one of them is not there.
+    fn of_credential(&self, root: &Root, sealed: &[u8]) -> Result<Option<credential::Keys>> {
+        let mut keys = credential::Keys::default();
+        let bytes = credential::decoded(sealed).unwrap_or_default();
+        let credential = Credential::parse(&bytes);
+        if credential.as_ref().is_some_and(Credential::needs_host) {
+            let Some(key) = host_key(root) else { return Ok(None) };
+            keys.host = Some(key);
+        }
+        if let Some(credential) = credential.filter(|credential| credential.sealed.is_some()) {
+            let Some(secret) = self.unsealed(&credential)? else { return Ok(None) };
+            keys.tpm = Some(secret);
+        }
+        Ok(Some(keys))
     }
 
     /// The part of a credential's key that the TPM has sealed; None if there is no TPM. It is asked once in a stage: a chip may take
@@ -138,6 +150,11 @@ impl Keys {
         };
         TPMS.iter().any(|path| beneath::exists(&self.base, path)) && is_secure()
     }
+}
+
+/// Whether a key that is not there may come: that of a disk which is mounted later.
+fn may_come(root: &Root) -> bool {
+    root.has_run() && !root.is_live()
 }
 
 /// The key of credentials on the root's disk, if its file can be seen.
@@ -218,6 +235,7 @@ pub fn left_of(root: &Root, prefix: &str) -> Option<Map> {
 mod tests {
     use super::*;
     use crate::base::base64;
+    use crate::base::mask;
     use crate::base::testing::{TempDir, skip};
     use crate::instance::Instance;
     use crate::stage::Options;
@@ -331,6 +349,25 @@ mod tests {
         assert_eq!(std::fs::read(dir.0.join("etc/app.conf")).unwrap(), b"key plain-file");
     }
 
+    /// What is decrypted is hidden in messages from then on, by which it is seen here.
+    #[test]
+    fn merging_decrypts_no_value_of_a_configuration() {
+        let dir = machine("keys-once");
+        let document = format!("#cloud-config\nfinal_message: encrypted({})\n", base64_of("opened-but-once"));
+        let (machine, root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let instance = Instance { user_data: Some(document.into_bytes().into()), ..Instance::default() };
+        let mut fetch = |include: &crate::userdata::Include<'_>| crate::stage::config::without_network(&root, include);
+        let (merged, _) =
+            crate::stage::config::consume(&root, &boot.image, &instance, &Value::Null, &boot.report, &mut fetch);
+        assert_eq!((merged.needs_network, mask::hidden("opened-but-once")), (false, "opened-but-once".into()));
+        boot.config = Some(merged.config);
+        boot.open_config(&root);
+        assert_eq!(mask::hidden("opened-but-once"), "********");
+        let (config, _) = boot.config_and_report();
+        assert_eq!(config.get("final_message").and_then(Value::as_str), Some("opened-but-once"));
+    }
+
     #[test]
     fn reports_and_leaves_out_what_stays_closed() {
         let dir = machine("keys-none");
@@ -401,6 +438,35 @@ mod tests {
         std::fs::remove_file(&key).unwrap();
         std::fs::write(&key, bytes).unwrap();
         assert!(provision(&dir, whole.as_bytes())[0].contains("is encrypted under another key, or was changed"));
+    }
+
+    /// What `systemd-creds` made under the key of the disk, as values: a user's password hash, a WireGuard key in the middle of a
+    /// file, and one that a template puts together.
+    #[test]
+    fn systemds_credentials_are_values_of_modules_and_templates() {
+        let dir = machine("keys-modules");
+        dir.write("etc/os-release", "ID=ubuntu\n");
+        std::fs::create_dir_all(dir.0.join("var/lib/systemd")).unwrap();
+        let value = |name: &str, text: &str| {
+            Some(format!("{name}:{}", by_systemd(&dir, "host", name, text)?.replace('\n', "")))
+        };
+        let Some(hash) = value("ada.password", "$6$plain$hash\n") else { return };
+        let (key, token) = (value("wg0.key", "plain-key=\n").unwrap(), value("app.token", "plain-token").unwrap());
+        let document = format!(
+            "## template: jinja\n#cloud-config\n{{% macro encrypted_value(text) %}}encrypted({{{{ text }}}}){{% endmacro %}}\n\
+             users: [{{name: ada, hashed_passwd: 'encrypted({hash})', lock_passwd: false}}]\n\
+             wireguard:\n  interfaces:\n  - name: wg0\n    config_path: /etc/wireguard/wg0.conf\n    content: |\n      \
+             [Interface]\n      PrivateKey = encrypted({key})\n      Address = 192.0.2.1/24\n\
+             write_files: [{{path: /etc/app.conf, content: 'of {{{{ v1.instance_id }}}}: {{{{ encrypted_value(\"{token}\") }}}}'}}]\n"
+        );
+        assert_eq!(provision(&dir, document.as_bytes()), [""; 0]);
+        assert_eq!(files_with(&dir.0, "$6$plain$hash"), ["etc/shadow"]);
+        assert_eq!(files_with(&dir.0, "plain-key="), ["etc/wireguard/wg0.conf"]);
+        assert_eq!(files_with(&dir.0, "plain-token"), ["etc/app.conf"]);
+        let file = |path: &str| std::fs::read_to_string(dir.0.join(path)).unwrap();
+        assert!(file("etc/shadow").contains("\nada:$6$plain$hash:"), "{}", file("etc/shadow"));
+        assert_eq!(file("etc/wireguard/wg0.conf"), "[Interface]\nPrivateKey = plain-key=\nAddress = 192.0.2.1/24\n");
+        assert_eq!(file("etc/app.conf"), "of i: plain-token");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::base::clock;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
 use crate::base::text::quoted;
-use crate::document::{Map, Value};
+use crate::document::{Map, Raw, Value};
 use crate::instance::Instance;
 
 /// What a statement is compared with.
@@ -318,14 +318,9 @@ fn open(instance: &mut Instance, head: usize) {
 /// Removes a document.
 fn remove(instance: &mut Instance, name: &str) {
     let mut raw = instance.raw.take();
-    if let Some(raw) = &mut raw {
-        match name {
-            "user-data" => {}
-            "vendor-data" => raw.vendor_data = None,
-            "vendor-data2" => raw.vendor_data2 = None,
-            "network-config" => raw.network = None,
-            _ => raw.metadata = None,
-        }
+    let parts = raw.iter_mut().flat_map(|raw| &mut raw.0).zip(Raw::PARTS);
+    for (bytes, _) in parts.filter(|(_, (_, own, _))| *own == name) {
+        *bytes = None;
     }
     match name {
         "user-data" => (instance.user_data, instance.envelope, instance.signature) = (None, None, None),

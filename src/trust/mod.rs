@@ -105,12 +105,13 @@ type Others<'a> = [Option<Cow<'a, [u8]>>; 4];
 /// those of its own value.
 fn as_they_came<'a>(raw: &'a Raw, instance: &'a Instance) -> Others<'a> {
     let of = |bytes: &'a Option<Bytes>| bytes.as_ref().map(|bytes| Cow::from(&**bytes));
-    let made_network = || of(&raw.metadata).filter(|_| instance.network.is_some());
+    let [metadata, network, vendor_data, vendor_data2] = &raw.0;
+    let made_network = || of(metadata).filter(|_| instance.network.is_some());
     [
-        of(&raw.metadata),
-        of(&raw.network).or_else(made_network),
-        of(&raw.vendor_data).or_else(|| of_value(&instance.vendor_data)),
-        of(&raw.vendor_data2).or_else(|| of_value(&instance.vendor_data2)),
+        of(metadata),
+        of(network).or_else(made_network),
+        of(vendor_data).or_else(|| of_value(&instance.vendor_data)),
+        of(vendor_data2).or_else(|| of_value(&instance.vendor_data2)),
     ]
 }
 

@@ -168,6 +168,10 @@ def service_closed_to_users(programs):
         machine.stage("trust", "open")
         all_answered(machine.ways())
         assert "prohibit" not in machine.rules() and "prepivot" not in machine.rules(), machine.rules()
+        # Until the next boot.
+        code, said, _ = machine.box.run("trust", "close", real=True)
+        assert code == 1 and "this boot has closed no service" in said, said
+        all_answered(machine.ways())
 
 
 def service_closed_to_all_but_an_agent(programs):

@@ -139,8 +139,9 @@ mod tests {
         let crawled = crawl(&client, BASE, true).unwrap();
         assert_eq!(crawled.user_data.as_deref(), Some(&b"#cloud-config\n"[..]));
         let raw = client.taken().raw().unwrap();
-        assert_eq!((&raw.network, &raw.vendor_data), (&None, &None));
-        let list = String::from_utf8(raw.metadata.unwrap().to_vec()).unwrap();
+        let [metadata, network, vendor_data, _] = raw.0;
+        assert_eq!((network, vendor_data), (None, None));
+        let list = String::from_utf8(metadata.unwrap().to_vec()).unwrap();
         let names: Vec<&str> = list.lines().filter_map(|line| line.get(66..)).collect();
         let expected = [tree[4].0, tree[0].0, tree[1].0, tree[2].0].map(|path| format!("2021-03-23/{path}"));
         assert_eq!(names, expected);

@@ -127,10 +127,11 @@ mod tests {
         assert_eq!(read.files, found.files);
         let raw = client.taken().raw().unwrap();
         assert_eq!(Some(&raw), taken.raw().as_ref());
-        assert_eq!(raw.network.as_deref(), Some(documents[1].1.as_bytes()));
-        assert_eq!((raw.vendor_data.as_deref(), raw.vendor_data2), (Some(documents[2].1.as_bytes()), None));
+        let [metadata, network, vendor_data, vendor_data2] = raw.0;
+        assert_eq!(network.as_deref(), Some(documents[1].1.as_bytes()));
+        assert_eq!((vendor_data.as_deref(), vendor_data2), (Some(documents[2].1.as_bytes()), None));
         // A file that the metadata names is part of it, whatever its name.
-        let list = String::from_utf8(raw.metadata.unwrap().to_vec()).unwrap();
+        let list = String::from_utf8(metadata.unwrap().to_vec()).unwrap();
         let names: Vec<&str> = list.lines().filter_map(|line| line.get(66..)).collect();
         assert_eq!(names, ["openstack/2018-08-27/meta_data.json", "openstack/content/user_data"]);
     }

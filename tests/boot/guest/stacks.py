@@ -1,9 +1,11 @@
-"""Runs in the machine of tests/boot/networks: starts each stack with the files that prepivot made for it, and writes what the kernel
-and the stack have then to the second serial port, a line of JSON for each stack. Then the machine is switched off."""
+"""Runs in the machine of tests/boot/networks: closes a metadata service to users, starts each stack with the files that prepivot made for
+it, has it read them again, and writes what the kernel and the stack have then to the second serial port, a line of JSON for each stack.
+Then the machine is switched off."""
 
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 
@@ -16,6 +18,18 @@ STACKS = {
     "network-manager": (["systemctl start NetworkManager"], ["systemctl stop NetworkManager"]),
     "eni": (["ifup -a"], ["ifdown -a --force"]),
 }
+# What an administrator has a stack do with files that have changed.
+AGAIN = {
+    "networkd": ["networkctl reload", "networkctl reconfigure eth0", "systemctl restart systemd-networkd"],
+    "netplan": ["netplan apply"],
+    "network-manager": ["nmcli connection reload", "nmcli general reload", "nmcli device reapply eth0", "systemctl restart NetworkManager"],
+    # The first one only tells systemd that the links are up.
+    "eni": ["systemctl start networking", "systemctl restart networking"],
+}
+PROGRAM = "/boot-test/prepivot"
+SERVICE = "169.254.169.254"
+CLOSED = "/run/prepivot/closed.json"
+NOBODY = 65534
 # For how long nothing changes in a network that is there, and how long it may take, in seconds.
 QUIET, LONGEST = 10, 120
 
@@ -81,18 +95,50 @@ def clear():
                 os.unlink(path)
             elif name == "interfaces.d":
                 shutil.rmtree(path)
-    run("systemctl reset-failed; udevadm control --reload")
+    # By these netplan keeps NetworkManager from the links.
+    run("rm -f /run/udev/rules.d/*netplan* /run/NetworkManager/conf.d/*netplan*")
+    run("systemctl reset-failed; udevadm control --reload; udevadm trigger --action=add --subsystem-match=net; udevadm settle")
+
+
+def close():
+    """Closes the service as a stage of prepivot does."""
+    os.makedirs(os.path.dirname(CLOSED), mode=0o700, exist_ok=True)
+    with open(CLOSED, "w") as record:
+        json.dump({"addresses": [{"address": SERVICE, "tcp": [80]}], "users": []}, record)
+    return run(f"{PROGRAM} trust close")
+
+
+def answer():
+    """What a connection to the service ends with."""
+    try:
+        with socket.create_connection((SERVICE, 80), timeout=2):
+            return "connected"
+    except OSError as error:
+        return type(error).__name__
+
+
+def closed():
+    """What is left of what closes the service, and what a user's connection to it ends with, and root's."""
+    run(f"ip route add {SERVICE}/32 dev eth0")
+    root = answer()
+    os.seteuid(NOBODY)
+    user = answer()
+    os.seteuid(0)
+    return {"layers": run(f"{PROGRAM} trust show").strip().splitlines()[-1:], "user": user, "root": root}
 
 
 def main():
     with open("/dev/ttyS1", "w") as port:
+        print(json.dumps({"closes": close()}), file=port, flush=True)
         for stack in sorted(os.listdir(FILES)):
             start, stop = STACKS[stack]
             clear()
             run(f"cp -a {FILES}/{stack}/. /")
             said = [run(command) for command in start]
             found = settled()
-            print(json.dumps({"stack": stack, "said": said, **found}), file=port, flush=True)
+            said += [run(command) for command in AGAIN[stack]]
+            settled()
+            print(json.dumps({"stack": stack, "said": said, "closed": closed(), **found}), file=port, flush=True)
             log = run("journalctl -b --no-pager -o cat -u systemd-networkd -u NetworkManager | tail -150; networkctl list --no-legend 2>/dev/null")
             print(json.dumps({"log": stack, "text": log}), file=port, flush=True)
             for command in stop:
