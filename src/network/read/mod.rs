@@ -60,7 +60,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_text_that_is_too_long_is_ignored_alone() {
+    fn text_that_is_too_long_is_ignored() {
         let text = format!(
             "network: {{version: 2, ethernets: {{ens3: {{dhcp4: true, macaddress: '{}'}}}}}}",
             "x".repeat(70_000)
