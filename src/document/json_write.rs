@@ -29,11 +29,28 @@ pub fn write_sorted(entries: Vec<(&str, &Value)>, out: &mut dyn Write) -> io::Re
     Writer::sorted(out).entries(entries)
 }
 
-fn collected(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
-    let mut out = Vec::new();
+/// Written once to know how long it is: a text that grows by doubling takes up to three times its length.
+fn collected(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+    let mut length = Length(0);
     // Writing to memory does not fail.
+    let _ = write(&mut length);
+    let mut out = Vec::with_capacity(length.0);
     let _ = write(&mut out);
     String::from_utf8(out).unwrap_or_default()
+}
+
+/// Counts the bytes that are written.
+struct Length(usize);
+
+impl Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes one JSON document.

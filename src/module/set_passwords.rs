@@ -13,13 +13,13 @@
 //! ```
 //!
 //! ```schema
-//! ssh_pwauth: bool | str ^22.3 "Use a boolean instead."
 //! chpasswd: {
 //!  expire: bool
 //!  users: [{name!: str  type!: (RANDOM)} | {name!, password!: str  type: (hash text)}]
 //!  list: str ~22.2 users | [str/pair]+ ~22.2 users
 //! }
 //! password: str
+//! ssh_pwauth: bool | str ^22.3 "Use a boolean instead."
 //! ```
 
 use super::{Module, Role};

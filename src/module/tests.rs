@@ -210,7 +210,7 @@ impl Outside for Echo {
 
 /// The result of a run.
 pub(super) struct Left {
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
     pub(super) errors: Vec<String>,
     pub(super) commands: Vec<String>,
     requests: Vec<String>,

@@ -3,6 +3,9 @@
 use super::{Change, Root, overlay};
 use rustix::fs::{self, OFlags};
 
+/// Seconds since 1970, and nanoseconds.
+pub type Time = (i64, i64);
+
 impl Root {
     /// What each path that this run made or changed is to be, in the order of the paths. Unlike [`Root::changes`], paths that the
     /// disk has like this already are among them.
@@ -10,13 +13,12 @@ impl Root {
         self.overlay.nodes().map(|(path, node)| overlay::unseen(path, node)).collect()
     }
 
-    /// When the file on the disk was last written, in seconds since 1970. None if nothing is there.
-    pub fn modified(&self, path: &str) -> Option<i64> {
+    /// When the file on the disk was last written. None if nothing is there.
+    pub fn modified(&self, path: &str) -> Option<Time> {
         let resolved = self.overlay.resolve(path, false).ok()?;
-        #[allow(clippy::unnecessary_cast)] // The type is the machine's.
-        Some(
-            fs::fstat(self.overlay.disk().open_at(&resolved, OFlags::PATH | OFlags::NOFOLLOW).ok()?).ok()?.st_mtime
-                as i64,
-        )
+        let file = self.overlay.disk().open_at(&resolved, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
+        let stat = fs::fstat(file).ok()?;
+        #[allow(clippy::unnecessary_cast)] // The types are the machine's.
+        Some((stat.st_mtime as i64, stat.st_mtime_nsec as i64))
     }
 }

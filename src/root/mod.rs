@@ -41,6 +41,7 @@ pub use command::{Command, Output, Programs};
 pub use content::Content;
 pub use device::{Steps, Write};
 pub use disk::is_in_memory;
+pub use intended::Time;
 pub use layout::{CLOUD_INIT_LOG, STATE_FOLDERS, is_on_disk};
 pub use lock::Lock;
 pub use log_file::open_log;

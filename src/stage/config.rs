@@ -3,9 +3,10 @@
 use super::image::{CONFIG_OF_URL, Image, parts_path};
 use super::rerun;
 use super::web::{self, Includes};
+use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use crate::base::problem::Problems;
-use crate::document::{Map, Value};
+use crate::document::{Map, Size, Value};
 use crate::instance::Frequency;
 use crate::instance::{Instance, state};
 use crate::root::{Attr, Content, Root};
@@ -22,6 +23,15 @@ use std::sync::Arc;
 const CONSUMED: &str = "consume_data";
 /// How many schema errors of a cloud-config are reported.
 const MAX_REPORTED: usize = 10;
+/// Keys whose text is held once, however long it is, or paid for by the module that reads them.
+const HELD_ONCE: [&str; 2] = ["write_files", "random_seed"];
+/// Keys whose entries are handled one by one: only long texts in them are held several times.
+const ONE_BY_ONE: [&str; 2] = ["users", "groups"];
+/// How long a text, or all of a key, may be in any case, in bytes.
+const SMALL_TEXT: usize = 64 << 10;
+/// How often the text of another key is in memory at most beside the configuration: a file is rendered from it and written, and an
+/// error quotes it. Measured by `tests/bounds/run`.
+const TEXT_COPIES: usize = 5;
 
 /// The merged configuration of an instance.
 pub struct Merged {
@@ -168,10 +178,35 @@ pub fn consume(
     let awaits_key = sealed::open_config(&consumed.config, &look).waits;
     let deferred = all.into_iter().flatten().any(|data| !data.deferred.is_empty());
     let needs_network = waits || awaits || awaits_key || deferred;
-    let config = image.over(std::mem::take(&mut consumed.config), report);
+    let mut config = image.over(std::mem::take(&mut consumed.config), report);
+    leave_out_large(&mut config, report);
     let public = consumed.public.clone().map(|public| Arc::new(Value::Map(image.over(public, &Problems::new()))));
     let needs_key = needs_network && needs_key.get();
     (Merged { config: Arc::new(Value::Map(config)), needs_network, public, needs_key, of_url }, consumed)
+}
+
+/// The bytes of all long texts in a value.
+fn long_text(value: &Value) -> usize {
+    match value {
+        Value::List(list) => list.iter().map(long_text).sum(),
+        Value::Map(map) => map.iter().map(|(_, value)| long_text(value)).sum(),
+        value => Some(Size::of(value).bytes).filter(|bytes| *bytes > SMALL_TEXT).unwrap_or_default(),
+    }
+}
+
+/// Leaves out keys whose text the modules could not hold as often as they may have to.
+fn leave_out_large(config: &mut Map, report: &Problems) {
+    let mut large = Vec::new();
+    for (key, value) in config.iter().filter(|(key, _)| !HELD_ONCE.contains(key)) {
+        let bytes = if ONE_BY_ONE.contains(&key) { long_text(value) } else { Size::of(value).bytes };
+        if bytes > SMALL_TEXT && budget::check_last(bytes.saturating_mul(TEXT_COPIES)).is_err() {
+            report.error(format_args!(
+                "{key}: {bytes} bytes of text are more than the memory that is left can hold: it is ignored"
+            ));
+            large.push(key.to_owned());
+        }
+    }
+    config.remove_all(&large);
 }
 
 /// Whether a template needs metadata that the instance's source has only in the running system.
@@ -331,6 +366,35 @@ mod tests {
             assert_eq!((merged.needs_network, report.entries().len()), (needs_network, warnings), "{word} {report:?}");
         }
         assert_eq!(root.stat(CONFIG_OF_URL).unwrap().attr.mode, 0o600);
+    }
+
+    #[test]
+    fn keys_that_modules_cannot_hold_are_left_out() {
+        let many = vec![Value::from("x".repeat(4_000)); 3_000];
+        let long = Value::from("x".repeat(12 << 20));
+        let config: Map = [
+            ("locale", long.clone()),
+            ("ntp", Value::Map([("pools", Value::from(many.clone()))].into_iter().collect())),
+            ("users", Value::from(vec![long.clone()])),
+            ("groups", Value::from(many)),
+            ("write_files", Value::from(vec![long])),
+            ("hostname", Value::from("x".repeat(64 << 10))),
+        ]
+        .into_iter()
+        .collect();
+        let left = |budget: usize| {
+            budget::begin();
+            budget::take_all(budget);
+            let (mut config, report) = (config.clone(), Problems::new());
+            leave_out_large(&mut config, &report);
+            (config.keys().map(str::to_owned).collect::<Vec<_>>(), report.errors())
+        };
+        assert_eq!(left(0).0, ["groups", "write_files", "hostname"]);
+        let (keys, errors) = left(54 << 20);
+        assert_eq!(keys, ["groups", "write_files", "hostname"]);
+        assert_eq!(errors.len(), 3);
+        assert!(errors[0].starts_with("locale: 12582912 bytes of text are more than"), "{errors:?}");
+        budget::begin();
     }
 
     #[test]

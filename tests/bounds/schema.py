@@ -112,6 +112,22 @@ def named(key, number):
     return {"path!": f"/f/x{number}", "name": f"u{number}", "source": f"deb http://a/ b c{number}", "baseurl": "http://a/"}.get(key)
 
 
+def with_text(node, text, depth=0):
+    """All places of a node that take a text, each with a value that has this one there, and besides what has to be there."""
+    for alternative in node if depth <= 8 else []:
+        if alternative.kind == "list":
+            yield from ((f"[]{place}", [value]) for place, value in with_text(alternative.inner, text, depth + 1))
+        elif alternative.kind == "map":
+            needed = {key.rstrip("!"): named(key, 0) or node[0].value([], 1) for key, node in alternative.inner.items() if key.endswith("!")}
+            needed |= {key: named(key, 0) for key in ("name", "source", "baseurl") if key in alternative.inner}
+            for key, inner in alternative.inner.items():
+                name = "k0" if is_open(key) else key.rstrip("!")
+                for place, value in with_text(inner, text, depth + 1):
+                    yield f".{name}{place}", needed | {name: value}
+        elif not alternative.kind.startswith(("(", "int", "num", "bool", "null")):
+            yield "", text
+
+
 def is_open(key):
     return key[0] in "*."
 

@@ -153,6 +153,85 @@ fn failed_stage_and_unread_document_explain_their_files() {
     }
 }
 
+/// Of a file that two modules change, only what the failed one makes may be missing.
+#[test]
+fn failed_module_explains_nothing_of_another_module() {
+    let dir = provisioned("compare-shared");
+    dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [write_files, update_etc_hosts]\n");
+    let user_data = "#cloud-config\nlocale: false\nmanage_etc_hosts: localhost\n\
+                     write_files: [{path: /etc/hosts, content: \"192.0.2.9 own\\n\", append: true}]\n";
+    dir.write("var/lib/cloud/instances/i-1/user-data.txt", user_data);
+    let log = "x - log_util.py[WARNING]: Running module update-etc-hosts (<module 'cloudinit' from 'x.py'>) failed\n";
+    for (hosts, log, code) in [
+        ("127.0.0.1 localhost\n192.0.2.9 own\n", log, 0),
+        ("127.0.0.1 localhost\n192.0.2.9 own\n", "", 1),
+        ("127.0.0.1 localhost\n", log, 1),
+    ] {
+        dir.write("etc/hosts", hosts);
+        dir.write("var/log/cloud-init.log", log);
+        let found = run_in(&dir, "compare --root ROOT");
+        assert_eq!(found.code, code, "{hosts}{log}: {}{}", found.out, found.err);
+        assert_eq!(found.out.contains("  stated    /etc/hosts (failed: "), code == 0, "{hosts}{log}: {}", found.out);
+    }
+}
+
+#[test]
+fn modules_done_before_the_failure_are_compared() {
+    let dir = provisioned("compare-done");
+    dir.write("srv/a", "two\n");
+    let failed = "x - main.py[ERROR]: failed stage init\n";
+    let done = "x - handlers.py[DEBUG]: finish: init-network/config-write-files: SUCCESS: config-write-files ";
+    for (log, code) in [
+        (format!("{done}ran successfully and took 0.001 seconds\n{failed}"), 1),
+        (format!("{done}previously ran\n{failed}"), 0),
+    ] {
+        dir.write("var/log/cloud-init.log", log.as_str());
+        let found = run_in(&dir, "compare --root ROOT");
+        assert_eq!(found.code, code, "{log}: {}", found.out);
+    }
+}
+
+/// What cloud-init read of the documents all the same is in its merged configuration.
+#[test]
+fn unread_document_explains_nothing_of_the_others() {
+    let dir = provisioned("compare-unread");
+    dir.write("srv/a", "two\n");
+    let line =
+        "x - cloud_config.py[WARNING]: Failed at merging in cloud config part from part-002: empty cloud config\n";
+    dir.write("var/log/cloud-init.log", line);
+    for (content, code) in [("other\n", 1), ("two\n", 0)] {
+        let merged = format!("#cloud-config\nwrite_files:\n- path: /srv/a\n  content: |\n    {content}");
+        dir.write("var/lib/cloud/instances/i-1/cloud-config.txt", merged.as_str());
+        dir.write("srv/secret", "geheim");
+        let found = run_in(&dir, "compare --root ROOT");
+        assert_eq!(found.code, code, "{content}: {}", found.out);
+    }
+}
+
+/// The network stage has read its configuration when a document or an administrator adds to it.
+#[test]
+fn newer_configuration_is_for_later_stages() {
+    let dir = provisioned("compare-drop-in");
+    dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [set_hostname]\ncloud_config_modules: [timezone]\n");
+    dir.write("usr/share/zoneinfo/Europe/Rome", "TZif");
+    dir.write("etc/timezone", "Europe/Rome\n");
+    let drop_in = "etc/cloud/cloud.cfg.d/99-own.cfg";
+    dir.write(drop_in, "hostname: later\ntimezone: Europe/Rome\n");
+    let hour = std::time::Duration::from_secs(3600);
+    let sem = "var/lib/cloud/instances/i-1/sem/config_set_hostname";
+    dir.write(sem, "");
+    let now = std::time::SystemTime::now();
+    let set =
+        |path: &str, time| fs::File::options().write(true).open(dir.0.join(path)).unwrap().set_modified(time).unwrap();
+    set(sem, now + hour);
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.out.contains("      + later\n"), "{}{}", found.out, found.err);
+    set(sem, now - hour);
+    let found = run_in(&dir, "compare --root ROOT --json");
+    assert!(!found.out.contains("+ later") && found.out.contains("/etc/timezone"), "{}{}", found.out, found.err);
+    assert!(!found.out.replace(' ', "").contains(r#""path":"/etc/hostname","is":"different""#), "{}", found.out);
+}
+
 #[test]
 fn missing_disks_are_stated_and_others_are_not() {
     let dir = provisioned("compare-disks");

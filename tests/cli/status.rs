@@ -158,6 +158,23 @@ fn without_a_datasource_it_is_disabled() {
     assert_eq!(run_in(&dir, "status --root ROOT").code, 1);
 }
 
+/// The stages that follow have nothing to do: who waits is told as soon as it is known.
+#[test]
+fn waiting_without_a_datasource_ends_as_disabled() {
+    let dir = TempDir::new("cli-wait-nothing");
+    let block = |job: &str| format!("{job}ActiveState=inactive\nSubState=x\nUnitFileState=static\n");
+    let units = [block(""), block("Job=5\n"), block("Job=6\n"), block("Job=7\n")].join("\n");
+    let nothing = r#"{"v1": {"datasource": null, "stage": null, "init-local": {"start": 1.5, "finished": 2},
+        "init": {"start": 3, "finished": 4, "errors": []}}}"#;
+    let then =
+        format!("mkdir /run/prepivot; : >/run/prepivot/log; : >enabled; echo '{nothing}' >new; mv new status.json");
+    let start = std::time::Instant::now();
+    let Some(ended) = waited(&dir, &units, Some(&then)) else { return };
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.out.ends_with("status: disabled\n"), "{}{}", ended.out, ended.err);
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+}
+
 #[test]
 fn which_of_two_programs_provisions() {
     let dir = TempDir::new("cli-status-provider");

@@ -1,4 +1,5 @@
-//! What the README says of costs and sizes: tests/bench/figures, and the limits of the sizes in tests/run and tests/minimal/run.
+//! What the README and the manual say of costs and sizes: tests/bench/figures and figures-peers, and the limits of the sizes in
+//! tests/run and tests/minimal/run.
 
 use crate::generated::table;
 use crate::pages;
@@ -28,6 +29,9 @@ const BOOTS: [(Row, &[Row]); 2] = [
         ],
     ),
 ];
+
+/// The peer of tests/bench/figures-peers that is none.
+const NO_PEER: &str = "none";
 
 /// The numbers of a line of tests/bench/figures.
 fn figures<const N: usize>(name: &str) -> [f64; N] {
@@ -70,6 +74,31 @@ pub fn others() -> String {
         ("peak memory, the program itself included", format!("{memory:.1} MB")),
     ];
     table(&["what", "cost"], rows.map(|(what, cost)| vec![what.to_owned(), cost]))
+}
+
+/// The lines of tests/bench/figures-peers, in words.
+fn peers_lines() -> Vec<Vec<String>> {
+    let text = pages::text("tests/bench/figures-peers");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+}
+
+/// What each peer adds to the initramfs and to the root, in MB.
+pub fn peers_sizes() -> String {
+    let lines = peers_lines();
+    let mut sizes = lines.iter().filter(|line| line[1] == "size");
+    let number = |word: &String| word.parse::<f64>().unwrap_or_else(|e| panic!("figures-peers: {word}: {e}"));
+    let control =
+        sizes.next().filter(|line| line[0] == NO_PEER).expect("figures-peers begins with the root without any");
+    let rows = sizes.map(|line| {
+        let more = line[2..5]
+            .iter()
+            .zip(&control[2..5])
+            .map(|(with, without)| format!("{:.1}", number(with) - number(without)));
+        let label = line.get(5).map_or_else(|| line[0].clone(), |version| format!("{} {version}", line[0]));
+        std::iter::once(label).chain(more).collect()
+    });
+    table(&["adds, in MB", "initramfs", "by zstd", "root"], rows)
 }
 
 /// A limit in a script of the tests, in MB.

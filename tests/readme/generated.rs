@@ -26,6 +26,7 @@ static PARTS: &[Part] = &[
     ("boots", figures::boots),
     ("other costs", figures::others),
     ("sizes", figures::sizes),
+    ("sizes of peers", figures::peers_sizes),
     ("datasources that are read", sources),
     ("what is closed", closed),
     ("marks", marks),

@@ -72,9 +72,10 @@ fn inside(document: &Document, above: &str, word: &str) -> Option<String> {
     Some(key.to_owned())
 }
 
-/// A word of a sentence without quotes and stops.
+/// A word of a sentence without quotes, stops and the genitive's ending.
 fn bare(word: &str) -> &str {
-    word.trim_matches(|c: char| matches!(c, '"' | '\'' | '(' | ')' | ':' | ';' | ',' | '.'))
+    let word = word.trim_matches(|c: char| matches!(c, '"' | '\'' | '(' | ')' | ':' | ';' | ',' | '.'));
+    word.strip_suffix("'s").unwrap_or(word)
 }
 
 /// The entry of a module's keys that a text mentions most of; the module's first key in the document if it mentions none.
@@ -155,7 +156,8 @@ impl Mentions<'_> {
 
     /// Whether the text mentions a key; one that may be an ordinary word counts at its start alone.
     fn is_key(&self, key: &str) -> bool {
-        key == self.start || key.contains('_') && self.words.contains(key)
+        let today = key.replace('-', "_");
+        key == self.start || today.contains('_') && self.words.contains(today.as_str())
     }
 }
 
@@ -165,7 +167,7 @@ mod tests {
     use crate::base::problem::{Problems, Severity};
 
     const TEXT: &str = "#cloud-config\nusers:\n- name: bob\n  ssh_redirect_user: true\n- name: eve\n  lock_passwd: false\n\
-        - {name: kim, ssh_import_id: [gh:kim]}\nmounts:\n- [/dev/vdb, /mnt/a]\n- [/dev/vdc, /mnt/a/b]\n\
+        - {name: kim, ssh_import_id: [gh:kim]}\n- {name: old, lock-passwd: false}\nmounts:\n- [/dev/vdb, /mnt/a]\n- [/dev/vdc, /mnt/a/b]\n\
         swap: {filename: x}\nntp: {pools: [x]}\nwrite_files:\n- {path: x}\n";
 
     fn subject(usage: Use, text: &str, module: &str, origin: &str, reason: &str) -> (String, String) {
@@ -189,6 +191,12 @@ mod tests {
                 "Not unlocking password for user eve. 'lock_passwd: false' present",
                 "users.1.lock_passwd",
             ),
+            (
+                "users_groups",
+                "Not unlocking password for user old. 'lock_passwd: false' present",
+                "users.3.lock-passwd",
+            ),
+            ("users_groups", "The value of 'false' in user old's 'sudo' config is deprecated", "users.3"),
             ("users_groups", "something else", "users"),
             ("ssh_import_id", "ssh_import_id: no keys are imported: no program", "users.2.ssh_import_id"),
             ("mounts", "/mnt/a/b is not mounted: it failed", "mounts.1"),
@@ -214,6 +222,13 @@ mod tests {
         assert_eq!(of("write_files: entry 1 (x): no"), ("write_files.0".into(), "entry 1 (x): no".into()));
         let failed = "module ntp failed: ntp.servers: no";
         assert_eq!(of(failed), ("ntp".into(), failed.into()));
+    }
+
+    #[test]
+    fn password_that_cannot_be_set_is_of_chpasswd() {
+        let text = "#cloud-config\nssh_pwauth: true\nchpasswd: {list: \"a:b\"}\n";
+        let failed = "module set_passwords failed: failed to set the password of a: there is no such user";
+        assert_eq!(subject(Use::UserData, text, "", "", failed).0, "chpasswd");
     }
 
     #[test]

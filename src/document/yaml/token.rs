@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 const MAX_SIMPLE_KEY: usize = 1024;
 /// How long a directive or a tag may be, in bytes. Known ones are shorter.
 const MAX_TAG: usize = 1024;
+/// The length of a scalar, in bytes, from which on it keeps no room that it does not need.
+const LONG_SCALAR: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Token {
@@ -380,7 +382,7 @@ impl<'a> Tokens<'a> {
         self.node_begins(block)?;
         let mark = self.cursor.mark;
         let text = scan(self)?;
-        self.queue.push_back((Token::Scalar(text, false), mark));
+        self.scalar_ends(text, false, mark);
         Ok(())
     }
 
@@ -388,7 +390,15 @@ impl<'a> Tokens<'a> {
         self.node_begins(false)?;
         let mark = self.cursor.mark;
         let text = self.plain_text();
-        self.queue.push_back((Token::Scalar(text, true), mark));
+        self.scalar_ends(text, true, mark);
         Ok(())
+    }
+
+    /// A long text, which grew by doubling, gives back what it does not fill: the document's tree keeps it.
+    fn scalar_ends(&mut self, mut text: String, is_plain: bool, mark: Mark) {
+        if text.len() >= LONG_SCALAR {
+            text.shrink_to_fit();
+        }
+        self.queue.push_back((Token::Scalar(text, is_plain), mark));
     }
 }

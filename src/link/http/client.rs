@@ -254,7 +254,8 @@ impl Client {
     }
 
     /// Sends a request until it is answered. Responses that mean "later" (408, 429, 500, 502, 503, 504 and
-    /// [`Request::retry`]) and lost connections are repeated until the tries or the deadline are used up.
+    /// [`Request::retry`]) and lost connections are repeated until the tries or the deadline are used up; a
+    /// request with a time limit of its own ([`Request::within`]) that nothing answers, until that is over.
     /// `Retry-After` is honoured if it ends before the deadline.
     ///
     /// A service that turns requests away (429, 503) is asked by too many machines at once. Requests that it
@@ -276,6 +277,7 @@ impl Client {
         let (mut check, mut suspect) = (CHECK_AFTER, false);
         loop {
             let (most, deadline) = self.bounds(request);
+            let mut silent = false;
             let (failure, after) = match self.follow(request, deadline) {
                 Ok(reply) if !self.is_later(request, &reply) => {
                     self.answered.store(true, Ordering::Relaxed);
@@ -293,7 +295,10 @@ impl Client {
                     away = Some(reply.status).filter(|status| patient && matches!(status, 429 | 503));
                     (status_text(reply.status), retry_after(&reply))
                 }
-                Err(Failure::Silent(reason)) => (reason, None),
+                Err(Failure::Silent(reason)) => {
+                    silent = self.limits.retries.is_none() && most > 1;
+                    (reason, None)
+                }
                 Err(Failure::Invalid(reason) | Failure::Nameless(reason)) => {
                     invalid += 1;
                     (reason, None)
@@ -319,7 +324,8 @@ impl Client {
                 wait = wait.min(left);
             }
             let most = match away {
-                Some(_) if request.within.is_some() => u32::MAX,
+                // A service that falls silent restarts: the request's time alone ends the wait for it.
+                _ if request.within.is_some() && (away.is_some() || silent) => u32::MAX,
                 Some(429) => most.max(RATE_TRIES),
                 _ => most,
             };
@@ -549,6 +555,29 @@ mod tests {
             let tries = tries(status, Request { tries: 3, ..Request::get(URL) });
             assert!((least..=most).contains(&tries), "{status}: {tries}");
         }
+    }
+
+    #[test]
+    fn silence_ends_with_the_requests_time_alone() {
+        let request = Request { tries: 2, within: Some(Duration::from_secs(20)), ..Request::get(URL) };
+        let silent = |times: usize| {
+            let refused = || Answer::Refused("connection refused".into());
+            (0..times).fold(Script::default(), |script, _| script.with("GET", URL, refused()))
+        };
+        let (restarts, script) = client(silent(6).with("GET", URL, Answer::new(200, "ok")), Redirects::Any, 100);
+        assert_eq!(restarts.send(&request).unwrap().body, b"ok");
+        assert_eq!(script.sent().len(), 7);
+
+        let (gone, script) = client(silent(1), Redirects::Any, 100);
+        gone.send(&request).unwrap_err();
+        assert!((6..=12).contains(&script.sent().len()), "{}", script.sent().len());
+        assert!(script.left(gone.deadline) >= Duration::from_secs(79));
+        // The image's own limit is kept.
+        let (client, script) = client(silent(1), Redirects::Any, 100);
+        let few = client.limited(Limits { retries: Some(2), ..Limits::default() });
+        few.answered.store(true, Ordering::Relaxed);
+        few.send(&request).unwrap_err();
+        assert_eq!(script.sent().len(), 3);
     }
 
     #[test]

@@ -405,8 +405,9 @@ fn listed(cx: &mut Context, systemd: bool) -> Result<Vec<(Entry, bool)>> {
             cx.report.warn(format_args!("{label}: it names no device: it is ignored"));
             continue;
         };
-        // Without a mount point it removes the entries before it.
-        let Some(point) = field(1) else {
+        // Without a mount point it removes the entries before it; but an empty one is how some write that swap has none.
+        let is_swap = || fields.get(1).is_some_and(|point| !point.is_null()) && text(2).as_deref() == Some("swap");
+        let Some(point) = field(1).or_else(|| is_swap().then(|| "none".to_owned())) else {
             let found =
                 entry(cx, [spec, String::new(), "auto".into(), String::new(), String::new(), String::new()], systemd);
             read.push((found, false));

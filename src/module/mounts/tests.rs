@@ -167,6 +167,7 @@ fn finds_devices_by_every_name_with_nofail() {
             "/dev/vdc\t/d\tauto\tx-systemd.device-timeout=5,nofail,x-systemd.before=local-fs.target,comment=cloudconfig\t0\t2".into()
         }),
         ("[vdf, none, swap, sw]", format!("/dev/vdf\tnone\tswap\tsw,{TAIL}\t0\t2")),
+        ("[vdf, '', swap, sw]", format!("/dev/vdf\tnone\tswap\tsw,{TAIL}\t0\t2")),
         ("[/dev/sr0, /cd, auto, 'noauto,user']", {
             "/dev/sr0\t/cd\tauto\tnoauto,user,comment=cloudconfig\t0\t2".into()
         }),

@@ -143,7 +143,7 @@ impl Client {
             }
         };
         let (above, below) = fixed.split_once(SOURCES).unwrap_or(("", fixed));
-        Ok(format!("# By ntp of the cloud-config\n{above}{sources}{below}"))
+        Ok(["# By ntp of the cloud-config\n", above, &sources, below].concat())
     }
 }
 

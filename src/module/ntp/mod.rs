@@ -129,6 +129,16 @@ fn ntp(cx: &mut Context) -> Result<Option<Ntp>> {
     }))
 }
 
+impl Ntp {
+    /// What a template reads.
+    fn values(&self) -> Value {
+        let lists =
+            [("servers", &self.servers), ("pools", &self.pools), ("peers", &self.peers), ("allow", &self.allow)];
+        let list = |names: &[String]| Value::List(names.iter().map(|n| Value::from(n.as_str())).collect());
+        Value::Map(lists.into_iter().map(|(key, names)| (key, list(names))).collect())
+    }
+}
+
 /// Names and addresses of a list, each one word.
 fn hosts(key: &str, value: Option<&Value>, report: &Problems) -> Vec<String> {
     let list = value.and_then(Value::as_list).unwrap_or_default();
@@ -155,22 +165,13 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     if ntp.servers.is_empty() && ntp.pools.is_empty() {
         return Ok(());
     }
-    let list = |names: &[String]| Value::List(names.iter().map(|n| Value::from(n.as_str())).collect());
-    let values: Map = [
-        ("servers", list(&ntp.servers)),
-        ("pools", list(&ntp.pools)),
-        ("peers", list(&ntp.peers)),
-        ("allow", list(&ntp.allow)),
-    ]
-    .into_iter()
-    .collect();
-    let values = Value::Map(values);
-    let text = match &ntp.template {
-        Some(own) => template::render("ntp.config.template", own, &values)?,
-        None => match template::of_image(cx, &ntp.template_name, &values)? {
-            Some(text) => text,
-            None => ntp.client.text(cx.distro, &ntp.servers, &ntp.pools, &ntp.peers, &ntp.allow)?,
-        },
+    let templated = match &ntp.template {
+        Some(own) => Some(template::render("ntp.config.template", own, &ntp.values())?),
+        None => template::of_image(cx, &ntp.template_name, &ntp.values())?,
+    };
+    let text = match templated {
+        Some(text) => text,
+        None => ntp.client.text(cx.distro, &ntp.servers, &ntp.pools, &ntp.peers, &ntp.allow)?,
     };
     let file = &ntp.client.file;
     let saved = format!("{file}.dist");

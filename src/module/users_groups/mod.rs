@@ -395,7 +395,8 @@ impl<'a, 'c, 'r> One<'a, 'c, 'r> {
     }
 
     fn days(&mut self, key: &str, parse: impl Fn(&str) -> Option<i64>) -> Option<i64> {
-        let text = self.text(key)?;
+        // False is how documents for cloudbase-init say that there is no such day.
+        let text = self.text(key).filter(|_| self.config.get(key) != Some(&Value::Bool(false)))?;
         let days = parse(&text);
         if days.is_none() {
             self.problems.error(format!("{key}: expected a date (YYYY-MM-DD) or a number of days"));

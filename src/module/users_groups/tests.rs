@@ -79,6 +79,14 @@ fn one_bad_user_does_not_stop_the_others() {
 }
 
 #[test]
+fn false_is_no_day_of_expiry() {
+    let (_dir, mut root) = open(Use::Tree);
+    run(&mut root, before_pivot, "users: [{name: u, inactive: false, expiredate: false}]").unwrap();
+    let shadow = root.text("/etc/shadow");
+    assert!(shadow.lines().any(|line| line.starts_with("u:!:") && line.ends_with(":::")), "{shadow}");
+}
+
+#[test]
 fn logins_that_are_redirected() {
     let (_dir, mut root) = open(Use::Tree);
     let config = "system_info: {default_user: {name: main}}\nusers: [default, {name: u, ssh_redirect_user: true}]\n";

@@ -87,6 +87,8 @@ const TRIES: u32 = 4;
 const SEARCHED: usize = 64;
 /// What the stage's budget must have left for an entry: its folders and their paths may take 128 KB, and other modules have the rest.
 const ROOM: usize = 640 << 10;
+/// How long a path may be, and an owner, in bytes (`PATH_MAX` of Linux's limits.h, with the last zero).
+const PATH_MAX: usize = 4096;
 /// The default mode and owner.
 const DEFAULT_MODE: u32 = 0o644;
 /// The mode if `permissions` is wrong.
@@ -215,8 +217,15 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
             cx.report.warn(format_args!("write_files: entry {number}: it has no path: it is ignored"));
             continue;
         }
-        let path = absolute(&path);
         let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
+        if let Some((key, long)) =
+            [("path", &path), ("owner", &text)].into_iter().find(|(_, text)| text.len() >= PATH_MAX)
+        {
+            let length = long.len();
+            fail(cx, &mut last, Error::new(format!("write_files: entry {number}: {key}: {length} bytes are too long")));
+            continue;
+        }
+        let path = absolute(&path);
         let accounts_now = accounts.get_or_insert_with(|| owner::owners(cx.root));
         let owner = owners.entry(text).or_insert_with_key(|text| Owner::of(accounts_now, &made, text));
         let entry = Entry { number, path, map, owner, room: &room };
@@ -517,6 +526,18 @@ mod tests {
         fixture.put("/proc/version", "Linux", 0o644);
         fixture.run(config, &[MODULE.running]);
         assert_eq!(fixture.text("/srv/x"), "Linux");
+    }
+
+    #[test]
+    fn paths_and_owners_have_the_kernels_length() {
+        let fixture = Fixture::new("debian");
+        let long = "x".repeat(PATH_MAX);
+        let config =
+            format!("write_files: [{{path: '/{long}'}}, {{path: /b, owner: {long}}}, {{path: /a, content: x}}]");
+        let left = fixture.run(&config, &[MODULE.before_pivot]);
+        assert_eq!(left.errors, ["write_files: entry 2: owner: 4096 bytes are too long"]);
+        assert_eq!(left.warnings, ["write_files: entry 1: path: 4097 bytes are too long"]);
+        assert_eq!((fixture.text("/a").as_str(), fixture.dir.0.join("b").exists()), ("x", false));
     }
 
     #[test]

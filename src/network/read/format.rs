@@ -13,6 +13,8 @@ use crate::network::model::ORIGIN;
 /// [`NODE_COST`] bytes, for which there may be less room.
 const MAX_NODES: [usize; 3] = [50_000, 20_000, 5_000];
 const NODE_COST: usize = 600;
+/// How long a text in a network configuration may be, in bytes: a stack makes several of it.
+const MAX_TEXT: usize = 64 << 10;
 
 /// A format of network configurations. A document is held as a [`Value`]; one in a text format is a string.
 #[derive(Debug)]
@@ -60,12 +62,14 @@ impl Format {
     pub fn read(&self, name: &str, document: &Value, macs: &Macs, report: &Problems) -> Result<Network> {
         let fits = |nodes: &usize| budget::check(nodes * NODE_COST).is_ok();
         let max = MAX_NODES.into_iter().find(fits).unwrap_or(0);
-        let document = if Size::of(document).nodes > max {
+        let (too_many, too_long) = (Size::of(document).nodes > max, self.syntax != Syntax::Text && has_long(document));
+        if too_many {
             report.about(name).warn(format_args!("it has more than {max} values: the last are ignored"));
-            &cut_to(document, &mut { max })
-        } else {
-            document
-        };
+        }
+        if too_long {
+            report.about(name).warn(format_args!("a text of more than {MAX_TEXT} bytes is ignored"));
+        }
+        let document = if too_many || too_long { &cut_to(document, &mut { max }) } else { document };
         let mut network = (self.reader)(name, document, macs, report)?;
         for interface in network.interfaces.iter_mut().filter(|i| i.is_named() && !is_name(&i.name)) {
             let why = impossible(&interface.name);
@@ -90,7 +94,16 @@ pub fn impossible(name: &str) -> String {
     format!("{name}: no device can have this name, {why}")
 }
 
-/// The first nodes of a document, as many as are `left`.
+/// Whether a text in a document is too long.
+fn has_long(value: &Value) -> bool {
+    match value {
+        Value::List(list) => list.iter().any(has_long),
+        Value::Map(map) => map.iter().any(|(_, value)| has_long(value)),
+        value => value.as_str().is_some_and(|text| text.len() > MAX_TEXT),
+    }
+}
+
+/// The first nodes of a document, as many as are `left`, and null for a text that is too long.
 fn cut_to(value: &Value, left: &mut usize) -> Value {
     let mut next = |value: &Value| {
         *left = left.checked_sub(1)?;
@@ -99,6 +112,7 @@ fn cut_to(value: &Value, left: &mut usize) -> Value {
     match value {
         Value::List(list) => Value::List(list.iter().map_while(&mut next).collect()),
         Value::Map(map) => Value::Map(map.iter().map_while(|(key, value)| Some((key, next(value)?))).collect()),
+        long if has_long(long) => Value::Null,
         other => other.clone(),
     }
 }

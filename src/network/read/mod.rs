@@ -60,6 +60,19 @@ mod tests {
     ];
 
     #[test]
+    fn text_that_is_too_long_is_ignored() {
+        let text = format!(
+            "network: {{version: 2, ethernets: {{ens3: {{dhcp4: true, macaddress: '{}'}}}}}}",
+            "x".repeat(70_000)
+        );
+        let (format, report) = (by_name("yaml").unwrap(), Problems::new());
+        let document = format.parse("n", &text).unwrap();
+        let network = format.read("n", &document, &Macs::default(), &report).unwrap();
+        assert_eq!(network.interfaces.len(), 1);
+        assert_eq!(report.entries()[0].to_string(), "n: a text of more than 65536 bytes is ignored");
+    }
+
+    #[test]
     fn recognises_each_format_and_renders_each_stack() {
         let macs = Macs::from_iter([("52:54:00:00:00:01", "ens3")]);
         assert_eq!(EXAMPLES.map(|e| e.0).to_vec(), names());

@@ -217,6 +217,12 @@ impl<'a> Unsupported<'a> {
         self.report.about(ORIGIN).warn(format_args!("{stack} cannot express {path}; it is ignored"));
     }
 
+    /// Reports a key of one family of addresses, by its path in the document, that the stack has only for both.
+    pub fn apart(&mut self, path: &str) {
+        let stack = self.stack;
+        self.report.about(ORIGIN).warn(format_args!("{stack} has one value for IPv4 and IPv6: that of {path}"));
+    }
+
     /// Reports those of the keys that are set.
     pub fn keys<'k>(&mut self, interface: &Interface, keys: impl IntoIterator<Item = (&'k str, bool)>) {
         keys.into_iter().filter(|(_, set)| *set).for_each(|(key, _)| self.key(interface, key));

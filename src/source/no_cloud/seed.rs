@@ -297,7 +297,7 @@ impl Seed {
             cloud_name: cloud_name(&self.metadata, "unknown"),
             subplatform: format!("{kind} ({places})"),
             instance_id: text("instance-id").unwrap_or_default(),
-            local_hostname: text("local-hostname").or_else(|| text("hostname")),
+            local_hostname: text("local-hostname"),
             availability_zone: availability_zone(&self.metadata),
             region: text("region"),
             dsmode: text("dsmode").as_deref().and_then(DsMode::named).unwrap_or_default(),
@@ -357,6 +357,16 @@ mod tests {
         assert_eq!(found.subplatform, "seed-dir (cmdline,/dev/vdb)");
         assert_eq!((found.public_keys.join(" "), found.availability_zone.as_deref()), ("ssh-rsa A".into(), Some("z")));
         assert!(matches!(found.network, Some(NetworkData::Cloud(Value::Map(_)))));
+    }
+
+    /// As in cloud-init, whose sources know one name.
+    #[test]
+    fn only_the_local_hostname_names_the_machine() {
+        let mut files = Files::default();
+        files.insert("meta-data", b"instance-id: i-1\nhostname: other\n".to_vec());
+        let mut seed = Seed::default();
+        seed.take_files(&files, "x");
+        assert_eq!(seed.finish("DataSourceNoCloud", DEFAULT_ID).instance.local_hostname, None);
     }
 
     #[test]

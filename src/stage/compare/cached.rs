@@ -11,6 +11,8 @@ use crate::source;
 
 /// Metadata by the names that cloud-init and its sources use for the instance's name.
 const HOST_NAMES: [&str; 3] = ["local-hostname", "local_hostname", "hostname"];
+/// The one that NoCloud uses.
+const OF_NO_CLOUD: &str = HOST_NAMES[0];
 
 /// The instance: prepivot's own cache, or else what cloud-init left in its folder. What is missing is reported.
 ///
@@ -83,7 +85,8 @@ fn metadata(root: &Root, instance: &mut Instance, report: &Problems) {
         instance.region = text("region");
         instance.availability_zone = text("availability_zone");
         instance.public_keys = source::public_keys(data.at(&["v1", "public_ssh_keys"]));
-        let named = HOST_NAMES.iter().find_map(|key| instance.metadata.get(key)?.text());
+        let is_used = |key: &&&str| **key == OF_NO_CLOUD || instance.source != "NoCloud";
+        let named = HOST_NAMES.iter().filter(is_used).find_map(|key| instance.metadata.get(key)?.text());
         instance.local_hostname = named.or_else(|| text("local_hostname"));
         return;
     }
@@ -101,8 +104,7 @@ fn metadata(root: &Root, instance: &mut Instance, report: &Problems) {
     match seed.filter(|_| instance.source == "NoCloud") {
         Some(seed) => {
             instance.public_keys = source::public_keys(seed.get("public-keys"));
-            instance.local_hostname =
-                HOST_NAMES.iter().find_map(|key| seed.get(key)?.text()).or(instance.local_hostname.take());
+            instance.local_hostname = seed.get(OF_NO_CLOUD).and_then(Value::text).or(instance.local_hostname.take());
             instance.metadata = seed;
         }
         None => {

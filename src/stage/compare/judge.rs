@@ -1,6 +1,6 @@
 //! How a file that is there compares with the one that prepivot would leave.
 
-use super::disks;
+use super::{disks, netplan};
 use crate::base::glob;
 use crate::document::{Value, json, yaml};
 
@@ -11,9 +11,18 @@ use crate::document::{Value, json, yaml};
 /// - a glob for the whole path; `*` matches slashes too
 /// - what differs: `any` (whatever it is), `kept` (the file is there, and prepivot makes none), `made` (prepivot makes the file, and it
 ///   is not there), `mode` (or owner), `lines A, B, …` (lines that contain one of these texts), `words A, B, …` (these texts
-///   themselves; the comma before B is not part of it), `disks` (lines of fstab for disks that the machine does not have)
+///   themselves; the comma before B is not part of it), `disks` (lines of fstab for disks that the machine does not have), `more A, B,
+///   …` (prepivot's netplan file has these keys, or more below them, and the network configuration is of version 1)
 /// - the reason, for people
 static STATED: &str = include_str!("stated.txt");
+
+/// What the files that are compared do not tell.
+pub struct Known<'a> {
+    /// Whether the machine has a device.
+    pub has_device: &'a dyn Fn(&str) -> bool,
+    /// Whether the network configuration is of version 1.
+    pub is_version_1: bool,
+}
 
 /// A difference that is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +52,8 @@ pub fn stated(path: &str) -> impl Iterator<Item = Stated> {
     rows.filter(move |row| glob::matches(row.files, path))
 }
 
-/// Compares the content that is at `path` with the one that is to be. `is_there` tells whether the machine has a device.
-pub fn contents(path: &str, there: &[u8], wanted: &[u8], is_there: &dyn Fn(&str) -> bool) -> Verdict {
+/// Compares the content that is at `path` with the one that is to be.
+pub fn contents(path: &str, there: &[u8], wanted: &[u8], known: &Known) -> Verdict {
     if there == wanted {
         return Verdict::Same;
     }
@@ -67,7 +76,11 @@ pub fn contents(path: &str, there: &[u8], wanted: &[u8], is_there: &dyn Fn(&str)
             "any" => return Verdict::Stated(row),
             "lines" => (without_lines(&there, words), without_lines(&wanted, words)),
             "words" => (without_words(&there, words), without_words(&wanted, words)),
-            "disks" => disks::without_missing(&there, &wanted, is_there),
+            "disks" => disks::without_missing(&there, &wanted, known.has_device),
+            "more" if known.is_version_1 => {
+                let kept = netplan::without_more(path, &there, &wanted, words).unwrap_or(wanted);
+                (there, kept)
+            }
             _ => continue,
         };
         if alike(path, &there, &wanted) {
@@ -115,7 +128,7 @@ fn without_words(text: &str, words: &str) -> String {
 /// Whether two texts say the same to who reads them: as documents, or as lines without comments, in any order.
 fn alike(path: &str, there: &str, wanted: &str) -> bool {
     let documents = |parse: fn(&str, &[u8]) -> Option<Value>| {
-        let meant = |text: &str| Some(without_empty(&parse(path, text.as_bytes())?));
+        let meant = |text: &str| Some(netplan::normal(path, without_empty(&parse(path, text.as_bytes())?)));
         meant(there).is_some_and(|value| Some(value) == meant(wanted))
     };
     let of_yaml = |path: &str, text: &[u8]| yaml::parse(path, std::str::from_utf8(text).ok()?).ok();
@@ -180,10 +193,15 @@ fn lines(text: &str, comments: &[&str]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn of_version_1(is_version_1: bool) -> Known<'static> {
+        Known { has_device: &|_| true, is_version_1 }
+    }
+
     #[test]
     fn comments_order_and_notation_are_alike() {
-        let compared =
-            |path: &str, there: &str, wanted: &str| contents(path, there.as_bytes(), wanted.as_bytes(), &|_| true);
+        let compared = |path: &str, there: &str, wanted: &str| {
+            contents(path, there.as_bytes(), wanted.as_bytes(), &of_version_1(false))
+        };
         assert_eq!(compared("/a", "# x\nb  c\na\n", "a\nb c\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: {b: \"1\"}\n", "a:\n  b: '1'\n"), Verdict::Alike);
         assert_eq!(compared("/a.yaml", "a: {b: {}, c: 1, d: []}\n", "a: {c: 1}\n"), Verdict::Alike);
@@ -215,11 +233,43 @@ mod tests {
             };
             assert!(page.lines().any(of_row), "the manual has no row for {row}");
             let kind = fields[2].split(' ').next().unwrap();
-            assert!(["any", "kept", "made", "mode", "lines", "words", "disks"].contains(&kind), "{row}");
+            assert!(["any", "kept", "made", "mode", "lines", "words", "disks", "more"].contains(&kind), "{row}");
         }
-        let fstab = |there: &str, wanted: &str| contents("/etc/fstab", there.as_bytes(), wanted.as_bytes(), &|_| true);
+        let fstab = |there: &str, wanted: &str| {
+            contents("/etc/fstab", there.as_bytes(), wanted.as_bytes(), &of_version_1(false))
+        };
         let by_row = fstab("a /b auto defaults,nofail 0 2\n", "a /b auto defaults 0 2\n");
         assert!(matches!(by_row, Verdict::Stated(row) if row.id == "no-fail"), "{by_row:?}");
         assert_eq!(fstab("a /b auto nofail 0 2\n", "a /c auto defaults 0 2\n"), Verdict::Different);
+    }
+
+    #[test]
+    fn what_cloud_init_leaves_out_is_stated() {
+        let netplan = |text: &str| format!("network: {{version: 2, ethernets: {{a: {{{text}}}}}}}\n");
+        let compared = |there: &str, wanted: &str, is_version_1| {
+            let (there, wanted) = (netplan(there), netplan(wanted));
+            let path = "/etc/netplan/50-cloud-init.yaml";
+            contents(path, there.as_bytes(), wanted.as_bytes(), &of_version_1(is_version_1))
+        };
+        let (one, two) = ("{to: default, via: 192.0.2.1}", "{to: 10.0.0.0/8, via: 192.0.2.2}");
+        let (first, second, both) =
+            (format!("routes: [{one}]"), format!("routes: [{two}]"), format!("routes: [{one}, {two}]"));
+        let is_stated = |verdict| matches!(verdict, Verdict::Stated(row) if row.id == "version-1");
+        assert!(
+            is_stated(compared(&first, &both, true))
+                && is_stated(compared("dhcp4: true", "dhcp4: true, activation-mode: manual", true))
+        );
+        assert!(is_stated(compared("mtu: 9", "mtu: 9, nameservers: {search: [x]}", true)));
+        let with = |more: &str| format!("addresses: [192.0.2.9/24, 192.0.2.8/24], mtu: 9, {more}");
+        assert!(is_stated(compared(
+            &with(&first),
+            &with("routes: [{via: 192.0.2.1, to: default}, {to: 10.0.0.0/8}]"),
+            true
+        )));
+        // Not of version 1; only cloud-init has it; it is another one; it is no such key.
+        assert_eq!(compared(&first, &both, false), Verdict::Different);
+        assert_eq!(compared(&both, &first, true), Verdict::Different);
+        assert_eq!(compared(&first, &second, true), Verdict::Different);
+        assert_eq!(compared("dhcp4: true", "dhcp4: true, mtu: 9", true), Verdict::Different);
     }
 }

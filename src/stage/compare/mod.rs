@@ -8,34 +8,24 @@ mod cached;
 mod disks;
 mod failures;
 mod judge;
+mod netplan;
+mod planned;
 
-use super::Options;
-use super::boot::Boot;
-use super::modules::{Half, Run};
-use super::outside::OfTree;
-use super::plan::Trace;
-use super::provision;
+use super::boot::NETWORK;
 use crate::base::error::Result;
 use crate::base::mask;
+use crate::base::problem::Problems;
 use crate::document::{Map, Value, json};
-use crate::instance::Instance;
-use crate::instance::state::{CLOUD_DIR, RUN_DIR};
+use crate::instance::state::CLOUD_DIR;
+use crate::instance::{Instance, NetworkData};
 use crate::machine::Machine;
-use crate::root::{Attr, Change, Kind, Root, Stage, Use};
+use crate::root::{Attr, Change, Kind, Root, Time, Use};
 use failures::Failures;
-use judge::Verdict;
+use judge::{Known, Verdict};
+use planned::{Planned, Planner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What belongs to the last instance: absent for the plan.
-const OF_INSTANCE: [&str; 4] = ["instance", "instances", "data", "sem"];
-/// Files that cloud-init makes from nothing, where an edit of the file that is there would not show what it should not have: absent
-/// for the plan, too.
-const WHOLE: [&str; 3] = [
-    "/etc/sudoers.d/90-cloud-init-users",
-    "/etc/ssh/sshd_config.d/50-cloud-init.conf",
-    "/etc/netplan/50-cloud-init.yaml",
-];
 /// What a boot makes and loses, and logs: not compared.
 const NOT_COMPARED: [&str; 7] = [CLOUD_DIR, "/run", "/tmp", "/dev", "/proc", "/sys", "/var/log"];
 /// Where cloud-init's log names the files that it wrote, and the words around each name.
@@ -85,6 +75,11 @@ impl How {
         }
     }
 
+    /// Whether a failure of cloud-init's can be the reason.
+    fn may_be_excused(&self) -> bool {
+        matches!(self, How::Missing | How::Different)
+    }
+
     /// Whether it speaks against prepivot.
     fn is_unexplained(&self) -> bool {
         matches!(self, How::Different | How::Missing | How::Only)
@@ -100,6 +95,14 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
+/// What is compared with.
+struct There<'a> {
+    disk: &'a Root,
+    is_version_1: bool,
+    /// When the last module of the instance began.
+    finished: Option<Time>,
+}
+
 /// Compares the machine or image at `path`.
 ///
 /// # Errors
@@ -107,33 +110,21 @@ pub struct Comparison {
 pub fn compare(path: &Path) -> Result<Comparison> {
     let machine = Machine::read(path);
     let disk = Root::open(path, Use::Plan)?;
-    let mut root = Root::open(path, Use::Plan)?;
-    let outside = OfTree::new(path);
-    let mut boot = Boot::new(&root, &machine, &Options::default(), &outside);
-    let instance = cached::instance(&root, &boot.report)?;
-    let trace = planned(&mut root, &mut boot, &instance)?;
-    let read: BTreeSet<String> = root.take_watched().into_iter().collect();
-    let finished = finished(&disk, &instance.folder());
-    let intended = root.intended();
-    let made: BTreeSet<&str> = intended.iter().map(Change::path).collect();
+    let report = Problems::new();
+    let mut instance = cached::instance(&disk, &report)?;
+    let (began, finished) = times(&disk, &instance.folder()).unzip();
+    let planner = Planner::new(path, &machine, &disk, began);
+    let planned = planner.plan(&instance, Map::new(), report)?;
     let log = disk.text_at_most(LOG, crate::root::MAX_READ);
-    let failures = Failures::of(&log);
-    let mut paths = Vec::new();
-    for change in &intended {
-        let Some(mut compared) = one(&disk, change, finished) else { continue };
-        let modules = trace.of_change(change);
-        compared.module = modules.last().copied().unwrap_or_default().to_owned();
-        let reason = modules.iter().find_map(|module| failures.reason(module));
-        if let Some(reason) = reason.filter(|_| matches!(compared.how, How::Missing | How::Different)) {
-            compared.how = How::Stated("failed", reason);
-        }
-        paths.push(compared);
-    }
+    let there = There { disk: &disk, is_version_1: is_version_1(&instance), finished };
+    let mut paths = there.compared(&planned);
+    excuse(&mut paths, &Failures::of(&log), &there, &planner, &planned, &mut instance)?;
     let injected = injected(&instance);
+    let made: BTreeSet<&str> = planned.intended.iter().map(Change::path).collect();
     for (path, module) in written_by_cloud_init(&log) {
         if !made.contains(path.as_str()) && is_compared(&path) && disk.lstat(&path).is_some() {
             // A file that prepivot has read and left as it is, because there is nothing to change.
-            let otherwise = if read.contains(&path) { How::Same } else { How::Only };
+            let otherwise = if planned.read.contains(&path) { How::Same } else { How::Only };
             let how = match injected.contains(path.as_str()) {
                 true => How::Stated("injected", "a file of the drive, of which cloud-init keeps no copy"),
                 false => row(&path, "kept", otherwise),
@@ -143,31 +134,48 @@ pub fn compare(path: &Path) -> Result<Comparison> {
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     paths.iter_mut().for_each(|compared| hide(&mut compared.path));
-    let notes = boot.errors_and_warnings();
-    Ok(Comparison { instance_id: instance.instance_id, source: instance.source, paths, notes })
+    Ok(Comparison { instance_id: instance.instance_id, source: instance.source, paths, notes: planned.notes })
 }
 
-/// Plans the instance as a new one over what is there. Returns what each module changed.
-fn planned(root: &mut Root, boot: &mut Boot, instance: &Instance) -> Result<Trace> {
-    for name in OF_INSTANCE {
-        root.remove(&format!("{CLOUD_DIR}/{name}"))?;
+/// States of differences that cloud-init's failures made them: those that a plan without the modules, the network and the documents
+/// that failed does not have. What other modules make of the same file must be there all the same.
+fn excuse(
+    paths: &mut [Compared],
+    failures: &Failures,
+    there: &There,
+    planner: &Planner,
+    planned: &Planned,
+    instance: &mut Instance,
+) -> Result<()> {
+    if failures.are_none() || !paths.iter().any(|compared| compared.how.may_be_excused()) {
+        return Ok(());
     }
-    for path in WHOLE.iter().chain(&[RUN_DIR]) {
-        root.remove(path)?;
+    if failures.is_unread {
+        planned::take_as_read(there.disk, instance);
     }
-    let (trace, observer) = Trace::observed();
-    boot.observer = Some(observer);
-    root.watch();
-    root.trace_changes();
-    provision::provision(root, boot, instance, true);
-    root.enter(Stage::Network);
-    provision::files_of_running_system(root, instance, &boot.report);
-    for stage in Stage::WITH_MODULES {
-        root.enter(stage);
-        Run::new(root, boot, instance).stage(stage, Half::Running);
+    let above = failures.left_out(&planned.config);
+    let without = planner.plan(instance, above, Problems::new())?;
+    for compared in paths.iter_mut().filter(|compared| compared.how.may_be_excused()) {
+        let modules = planned.at(&compared.path).map(|change| planned.trace.of_change(change)).unwrap_or_default();
+        let of_others = without.at(&compared.path).filter(|change| !matches!(change, Change::Remove { .. }));
+        // Nothing but the network writes its files, and it is in no list of modules.
+        if modules != [NETWORK]
+            && of_others.and_then(|change| there.one(change)).is_some_and(|one| one.how.is_unexplained())
+        {
+            continue;
+        }
+        let unread = failures.is_unread.then_some("cloud-init could not read a document, by its log");
+        if let Some(reason) = modules.iter().find_map(|module| failures.reason(module)).or(unread) {
+            compared.how = How::Stated("failed", reason);
+        }
     }
-    boot.observer = None;
-    Ok(trace.take())
+    Ok(())
+}
+
+/// Whether the network configuration is of version 1, which cloud-init renders itself.
+fn is_version_1(instance: &Instance) -> bool {
+    let Some(NetworkData::Cloud(network)) = &instance.network else { return false };
+    network.get("network").unwrap_or(network).get("version").and_then(Value::text).as_deref() == Some("1")
 }
 
 fn is_compared(path: &str) -> bool {
@@ -175,10 +183,17 @@ fn is_compared(path: &str) -> bool {
     !NOT_COMPARED.iter().any(|folder| is_in(folder))
 }
 
-/// When the last module of the instance began, by its semaphores.
-fn finished(disk: &Root, folder: &str) -> Option<i64> {
+/// When the first and the last module of the instance began, by their semaphores.
+fn times(disk: &Root, folder: &str) -> Option<(Time, Time)> {
     let sem = format!("{CLOUD_DIR}/instances/{folder}/sem");
-    disk.list(&sem).iter().filter_map(|name| disk.modified(&format!("{sem}/{name}"))).max()
+    let names = disk.list(&sem);
+    let times = || {
+        names
+            .iter()
+            .filter(|name| name.starts_with("config_"))
+            .filter_map(|name| disk.modified(&format!("{sem}/{name}")))
+    };
+    times().min().zip(times().max())
 }
 
 /// The paths that cloud-init's log says were written, each with the module that ran.
@@ -209,65 +224,78 @@ fn hide(path: &mut String) {
     }
 }
 
-/// Compares one path. None: it is not compared.
-fn one(disk: &Root, change: &Change, finished: Option<i64>) -> Option<Compared> {
-    let path = change.path();
-    if !is_compared(path) {
-        return None;
+impl There<'_> {
+    /// Compares what a plan makes.
+    fn compared(&self, planned: &Planned) -> Vec<Compared> {
+        let compared = |change: &Change| {
+            let module = planned.trace.of_change(change).last().copied().unwrap_or_default().to_owned();
+            Some(Compared { module, ..self.one(change)? })
+        };
+        planned.intended.iter().filter_map(compared).collect()
     }
-    let (how, details) = judged(disk, change);
-    let is_later = || finished.zip(disk.modified(path)).is_some_and(|(finished, modified)| modified > finished + 1);
-    let how = if how == How::Different && is_later() { How::Since } else { how };
-    Some(Compared { path: path.to_owned(), module: String::new(), how, details })
+
+    /// Compares one path. None: it is not compared.
+    fn one(&self, change: &Change) -> Option<Compared> {
+        let path = change.path();
+        if !is_compared(path) {
+            return None;
+        }
+        let (how, details) = self.judged(change);
+        let times = || self.finished.zip(self.disk.modified(path));
+        let is_later = || times().is_some_and(|(finished, modified)| modified.0 > finished.0 + 1);
+        let how = if how == How::Different && is_later() { How::Since } else { how };
+        Some(Compared { path: path.to_owned(), module: String::new(), how, details })
+    }
+
+    fn judged(&self, change: &Change) -> (How, String) {
+        let disk = self.disk;
+        let path = change.path();
+        let there = disk.lstat(path);
+        let none = String::new();
+        let Some(stat) = there else {
+            let is_gone = matches!(change, Change::Remove { .. });
+            let is_nothing = || matches!(change, Change::Write { content, .. } if judge::configures_nothing(path, &content.to_vec()));
+            return match is_gone {
+                true => (How::Same, none),
+                false if is_nothing() => (How::Alike, none),
+                false => (row(path, "made", How::Missing), none),
+            };
+        };
+        match change {
+            Change::Remove { .. } => (row(path, "kept", How::Only), none),
+            Change::Mkdir { .. } if stat.kind == Kind::Dir => (How::Same, none),
+            Change::Symlink { target, .. } if disk.read_link(path).as_ref() == Some(target) => (How::Same, none),
+            Change::Chown { attr, .. } | Change::Chmod { attr, .. } => mode(path, How::Same, stat.attr, *attr, none),
+            Change::Write { content, attr, .. } if stat.kind == Kind::File => {
+                let there = match disk.read(path) {
+                    Ok(there) => there.unwrap_or_default(),
+                    Err(e) => return (How::Different, e.to_string()),
+                };
+                let wanted = content.to_vec();
+                let known = Known { has_device: &|device| disk.exists(device), is_version_1: self.is_version_1 };
+                let how = match judge::contents(path, &there, &wanted, &known) {
+                    Verdict::Same => How::Same,
+                    Verdict::Alike => How::Alike,
+                    Verdict::Stated(row) => How::Stated(row.id, row.reason),
+                    Verdict::Different => How::Different,
+                };
+                let is_public = attr.mode & stat.attr.mode & 0o004 != 0;
+                let details = match (&how, std::str::from_utf8(&there), std::str::from_utf8(&wanted)) {
+                    (How::Same, ..) => none,
+                    (_, Ok(there), Ok(wanted)) if is_public => super::diff::lines(there, wanted, ""),
+                    _ => "only root may read it, or it is no text: its content is not shown\n".into(),
+                };
+                mode(path, how, stat.attr, *attr, details)
+            }
+            _ => (row(path, "any", How::Different), "its type differs\n".into()),
+        }
+    }
 }
 
 fn row(path: &str, what: &str, otherwise: How) -> How {
     match judge::by_row(path, what) {
         Some(Verdict::Stated(row)) => How::Stated(row.id, row.reason),
         _ => otherwise,
-    }
-}
-
-fn judged(disk: &Root, change: &Change) -> (How, String) {
-    let path = change.path();
-    let there = disk.lstat(path);
-    let none = String::new();
-    let Some(stat) = there else {
-        let is_gone = matches!(change, Change::Remove { .. });
-        let is_nothing =
-            || matches!(change, Change::Write { content, .. } if judge::configures_nothing(path, &content.to_vec()));
-        return match is_gone {
-            true => (How::Same, none),
-            false if is_nothing() => (How::Alike, none),
-            false => (row(path, "made", How::Missing), none),
-        };
-    };
-    match change {
-        Change::Remove { .. } => (row(path, "kept", How::Only), none),
-        Change::Mkdir { .. } if stat.kind == Kind::Dir => (How::Same, none),
-        Change::Symlink { target, .. } if disk.read_link(path).as_ref() == Some(target) => (How::Same, none),
-        Change::Chown { attr, .. } | Change::Chmod { attr, .. } => mode(path, How::Same, stat.attr, *attr, none),
-        Change::Write { content, attr, .. } if stat.kind == Kind::File => {
-            let there = match disk.read(path) {
-                Ok(there) => there.unwrap_or_default(),
-                Err(e) => return (How::Different, e.to_string()),
-            };
-            let wanted = content.to_vec();
-            let how = match judge::contents(path, &there, &wanted, &|device| disk.exists(device)) {
-                Verdict::Same => How::Same,
-                Verdict::Alike => How::Alike,
-                Verdict::Stated(row) => How::Stated(row.id, row.reason),
-                Verdict::Different => How::Different,
-            };
-            let is_public = attr.mode & stat.attr.mode & 0o004 != 0;
-            let details = match (&how, std::str::from_utf8(&there), std::str::from_utf8(&wanted)) {
-                (How::Same, ..) => none,
-                (_, Ok(there), Ok(wanted)) if is_public => super::diff::lines(there, wanted, ""),
-                _ => "only root may read it, or it is no text: its content is not shown\n".into(),
-            };
-            mode(path, how, stat.attr, *attr, details)
-        }
-        _ => (row(path, "any", How::Different), "its type differs\n".into()),
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) fn list(config: &Value, stage: Stage) -> &[Value] {
 }
 
 /// The module that an entry of a list names.
-fn name_of(entry: &Value) -> Option<String> {
+pub fn name_of(entry: &Value) -> Option<String> {
     match entry {
         Value::List(list) => list.first()?.text(),
         Value::Map(map) => map.get("name")?.text(),

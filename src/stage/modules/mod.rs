@@ -22,7 +22,7 @@ use crate::system::service;
 pub use adopt::adopt;
 use call::{Task, mark};
 use list::Entry;
-pub use list::Idle;
+pub use list::{Idle, name_of};
 
 /// The end of the mark of a module's background work.
 const END: &str = ".end";

@@ -80,7 +80,39 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
         }
     }
     References::of(network).settle(network, unsupported);
+    unite_overrides(network, unsupported);
     order(network);
+}
+
+/// Gives both families of a lease the same overrides, those of DHCPv4 first, unless the device is NetworkManager's: for networkd,
+/// netplan writes no file of any device if one has two values of a key (netplan's src/networkd.c, combine_dhcp_overrides).
+fn unite_overrides(network: &mut Map, unsupported: &mut Unsupported) {
+    let renderer = |of: &Map| of.get("renderer").and_then(Value::text);
+    let of_all = renderer(network);
+    for section in SECTIONS {
+        let of_section = network.get(section).and_then(Value::as_map).and_then(renderer).or_else(|| of_all.clone());
+        each_device(network, section, |_, path, device| {
+            let is_on = |family| device.get(family) == Some(&Value::Bool(true));
+            let by = renderer(device).or_else(|| of_section.clone());
+            if by.is_some_and(|name| name != "networkd") || !is_on("dhcp4") || !is_on("dhcp6") {
+                return;
+            }
+            for (from, to) in [("dhcp4-overrides", "dhcp6-overrides"), ("dhcp6-overrides", "dhcp4-overrides")] {
+                let map = |device: &Map, key| device.get(key).and_then(Value::as_map).cloned().unwrap_or_default();
+                for (name, value) in map(device, from).iter() {
+                    let mut other = map(device, to);
+                    // The default of each switch; use-domains is none.
+                    let is_default = *value == Value::Bool(true) && name != "use-domains";
+                    if other.get(name).map_or(is_default, |there| there == value) {
+                        continue;
+                    }
+                    other.insert(name, value.clone());
+                    device.insert(to, other);
+                    unsupported.apart(&format!("{path}.{from}.{name}"));
+                }
+            }
+        });
+    }
 }
 
 /// Puts each section after those that its devices refer to, if possible; else keeps the document's order. netplan
@@ -580,6 +612,37 @@ mod tests {
             assert_eq!(text, to_yaml(&expected), "{given}");
             assert_eq!(warnings.is_empty(), given.contains("52-54"), "{given}: {warnings:?}");
             assert!(warnings.iter().all(|w| w.contains("ethernets.e.")), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn networkd_has_one_override_for_both_families() {
+        for (given, kept, warnings) in [
+            (
+                "dhcp4-overrides: {route-metric: 100}",
+                "dhcp4-overrides: {route-metric: 100}, dhcp6-overrides: {route-metric: 100}",
+                1,
+            ),
+            (
+                "dhcp4-overrides: {use-dns: true, use-ntp: false}, dhcp6-overrides: {use-dns: false, use-domains: true}",
+                "dhcp4-overrides: {use-dns: true, use-ntp: false, use-domains: true}, \
+                 dhcp6-overrides: {use-dns: true, use-domains: true, use-ntp: false}",
+                3,
+            ),
+            ("dhcp4-overrides: {use-dns: true}", "dhcp4-overrides: {use-dns: true}", 0),
+            (
+                "dhcp4-overrides: {hostname: a}, renderer: NetworkManager",
+                "dhcp4-overrides: {hostname: a}, renderer: NetworkManager",
+                0,
+            ),
+        ] {
+            let document = |overrides: &str| {
+                let other = "f: {dhcp4: true, dhcp4-overrides: {use-dns: false}}";
+                format!("version: 2\nethernets: {{e: {{dhcp4: true, dhcp6: true, {overrides}}}, {other}}}")
+            };
+            let (text, said) = filtered(&document(given));
+            assert_eq!(text, to_yaml(&yaml::parse("test", &document(kept)).unwrap()), "{given}");
+            assert_eq!(said.len(), warnings, "{said:?}");
         }
     }
 
