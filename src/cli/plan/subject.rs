@@ -7,6 +7,7 @@ use super::document::{Document, Use, at};
 use super::origins::keys_read_by;
 use crate::base::problem::Problem;
 use crate::document::{Path, Value};
+use crate::root::Stage;
 use std::collections::HashSet;
 
 /// The most entries that a text is compared with.
@@ -78,8 +79,12 @@ fn bare(word: &str) -> &str {
     word.strip_suffix("'s").unwrap_or(word)
 }
 
-/// The entry of a module's keys that a text mentions most of; the module's first key in the document if it mentions none.
+/// The entry of a module's keys that a text mentions most of; the module's first key in the document if it mentions none. Without a
+/// module: the list of modules that has a word of the text, which may be no module's name.
 fn of_module(document: &Document, module: &str, start: &str, body: &str) -> Option<String> {
+    if module.is_empty() {
+        return mentioned(document, &Stage::WITH_MODULES.map(Stage::list_key), start, body);
+    }
     let keys = keys_read_by(module);
     mentioned(document, &keys, start, body)
         .or_else(|| keys.into_iter().find(|key| document.place(key).is_some()).map(str::to_owned))
@@ -222,6 +227,15 @@ mod tests {
         assert_eq!(of("write_files: entry 1 (x): no"), ("write_files.0".into(), "entry 1 (x): no".into()));
         let failed = "module ntp failed: ntp.servers: no";
         assert_eq!(of(failed), ("ntp".into(), failed.into()));
+    }
+
+    #[test]
+    fn unknown_module_is_of_its_list() {
+        let text =
+            "#cloud-config\ncloud_config_modules: [ntp]\ncloud_final_modules:\n- scripts_user\n- [nosuch, always]\n";
+        let found = subject(Use::UserData, text, "", "", "Could not find module named nosuch");
+        assert_eq!(found.0, "cloud_final_modules.1");
+        assert_eq!(subject(Use::UserData, text, "", "", "something else").0, "");
     }
 
     #[test]
