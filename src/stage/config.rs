@@ -185,12 +185,15 @@ pub fn consume(
     (Merged { config: Arc::new(Value::Map(config)), needs_network, public, needs_key, of_url }, consumed)
 }
 
-/// The bytes of all long texts in a value.
+/// The bytes of all long texts in a value, between their commas: a list of names may be one text.
 fn long_text(value: &Value) -> usize {
     match value {
         Value::List(list) => list.iter().map(long_text).sum(),
         Value::Map(map) => map.iter().map(|(_, value)| long_text(value)).sum(),
-        value => Some(Size::of(value).bytes).filter(|bytes| *bytes > SMALL_TEXT).unwrap_or_default(),
+        value => {
+            let parts = value.as_str().unwrap_or_default().split(',').map(str::len);
+            parts.filter(|bytes| *bytes > SMALL_TEXT).sum()
+        }
     }
 }
 
