@@ -47,6 +47,7 @@ pub use lock::Lock;
 pub use log_file::open_log;
 pub use mounts::{Writable, check_writable, unescape};
 pub use owner::{Ids, Owners};
+pub use record::MAX_PATH;
 pub use stage::Stage;
 pub use watch::PathState;
 

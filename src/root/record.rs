@@ -20,8 +20,8 @@ pub(super) const MAX_RECORD: u64 = 256 << 20;
 const MAX_ENTRIES: u32 = 1 << 20;
 /// How many bytes are hashed and written at a time.
 const BUFFER: usize = 256 << 10;
-/// The longest path or link target (PATH_MAX).
-pub(super) const MAX_PATH: usize = 4096;
+/// How long a path or a link's target may be, in bytes, with its last zero (`PATH_MAX` of Linux's limits.h).
+pub const MAX_PATH: usize = 4096;
 
 /// A change, and which file system it applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]

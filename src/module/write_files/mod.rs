@@ -39,7 +39,7 @@ use crate::base::text::quoted;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::instance::state;
-use crate::root::{Attr, Content, MAX_READ, Owners, Root, Stage, owner};
+use crate::root::{Attr, Content, MAX_PATH, MAX_READ, Owners, Root, Stage, owner};
 use crate::system::users::{Users, names_of};
 use crate::system::{Context, WebRequest, service};
 use crate::trust::sealed;
@@ -87,8 +87,6 @@ const TRIES: u32 = 4;
 const SEARCHED: usize = 64;
 /// What the stage's budget must have left for an entry: its folders and their paths may take 128 KB, and other modules have the rest.
 const ROOM: usize = 640 << 10;
-/// How long a path may be, and an owner, in bytes (`PATH_MAX` of Linux's limits.h, with the last zero).
-const PATH_MAX: usize = 4096;
 /// The default mode and owner.
 const DEFAULT_MODE: u32 = 0o644;
 /// The mode if `permissions` is wrong.
@@ -219,7 +217,7 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
         }
         let text = map.get("owner").and_then(Value::text).unwrap_or_else(|| "root:root".into());
         if let Some((key, long)) =
-            [("path", &path), ("owner", &text)].into_iter().find(|(_, text)| text.len() >= PATH_MAX)
+            [("path", &path), ("owner", &text)].into_iter().find(|(_, text)| text.len() >= MAX_PATH)
         {
             let length = long.len();
             fail(cx, &mut last, Error::new(format!("write_files: entry {number}: {key}: {length} bytes are too long")));
@@ -531,7 +529,7 @@ mod tests {
     #[test]
     fn paths_and_owners_have_the_kernels_length() {
         let fixture = Fixture::new("debian");
-        let long = "x".repeat(PATH_MAX);
+        let long = "x".repeat(MAX_PATH);
         let config =
             format!("write_files: [{{path: '/{long}'}}, {{path: /b, owner: {long}}}, {{path: /a, content: x}}]");
         let left = fixture.run(&config, &[MODULE.before_pivot]);

@@ -28,6 +28,7 @@ const WHOLE: [&str; 3] = [
 ];
 
 /// A file of the configuration that is newer than the instance.
+#[derive(Clone)]
 struct DropIn {
     path: String,
     content: Vec<u8>,
@@ -88,13 +89,12 @@ impl<'a> Planner<'a> {
         let mut boot = Boot::new(&root, self.machine, &options, &outside);
         boot.report.absorb(report);
         let (trace, mut observer) = Trace::observed();
-        let mut later =
-            self.drop_ins.iter().map(|file| (file.path.clone(), file.content.clone(), file.attr)).collect::<Vec<_>>();
+        let mut waiting = self.drop_ins.clone();
         boot.observer = Some(Box::new(move |root, module, problems| {
             observer(root, module, problems);
             // The configuration of the network stage is merged by the time of the next module.
             if module == NETWORK {
-                for (path, content, attr) in later.drain(..) {
+                for DropIn { path, content, attr } in waiting.drain(..) {
                     // The plan goes on without it: what it would have changed is shown as different.
                     let _ = root.write(&path, content, attr);
                 }
