@@ -98,28 +98,28 @@ fn unite_overrides(network: &mut Map, unsupported: &mut Unsupported) {
                 return;
             }
             for (from, to) in [("dhcp4-overrides", "dhcp6-overrides"), ("dhcp6-overrides", "dhcp4-overrides")] {
-                for name in copy_overrides(device, from, to) {
-                    unsupported.apart(&format!("{path}.{from}.{name}"));
-                }
+                copy_overrides(device, path, from, to, unsupported);
             }
         });
     }
 }
 
-/// Gives the overrides `to` of a device what differs from those of `from`. Returns the names.
-fn copy_overrides(device: &mut Map, from: &str, to: &str) -> Vec<String> {
+/// Gives the overrides `to` of the device at `path` what differs from those of `from`, and reports it.
+fn copy_overrides(device: &mut Map, path: &str, from: &str, to: &str, unsupported: &mut Unsupported) {
     let map = |key| device.get(key).and_then(Value::as_map).cloned().unwrap_or_default();
     let (given, mut other) = (map(from), map(to));
-    // The default of each switch is true; use-domains has none.
-    let is_default = |name: &str, value: &Value| *value == Value::Bool(true) && name != "use-domains";
-    let differs =
-        |(name, value): &(&str, &Value)| other.get(name).map_or(!is_default(name, value), |there| there != *value);
-    let copied: Vec<(&str, &Value)> = given.iter().filter(differs).collect();
-    if !copied.is_empty() {
-        copied.iter().for_each(|(name, value)| drop(other.insert(*name, (*value).clone())));
+    for (name, value) in given.iter() {
+        // The default of each switch; use-domains is none.
+        let is_default = *value == Value::Bool(true) && name != "use-domains";
+        if other.get(name).map_or(is_default, |there| there == value) {
+            continue;
+        }
+        other.insert(name, value.clone());
+        unsupported.apart(&format!("{path}.{from}.{name}"));
+    }
+    if !other.is_empty() {
         device.insert(to, other);
     }
-    copied.iter().map(|(name, _)| (*name).to_owned()).collect()
 }
 
 /// Puts each section after those that its devices refer to, if possible; else keeps the document's order. netplan
