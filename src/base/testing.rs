@@ -35,12 +35,26 @@ impl TempDir {
         TempDir(path)
     }
 
+    /// A new folder with these files: for each its path below the folder, and what is in it.
+    pub fn with(name: &str, files: &[(&str, &str)]) -> Self {
+        let dir = TempDir::new(name);
+        files.iter().for_each(|(path, content)| dir.write(path, content));
+        dir
+    }
+
     /// Writes a file below it, with the folders that it is in.
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
-        let path = self.0.join(path);
+        let path = self.0.join(path.trim_start_matches('/'));
         let written =
             path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&path, content));
         written.unwrap_or_else(|e| panic!("failed to write {}: {e}", path.display()));
+    }
+
+    /// Writes an empty file that may be executed: a test plays its runs.
+    pub fn program(&self, path: &str) {
+        self.write(path, "");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(self.0.join(path), mode).expect("failed to make a file executable");
     }
 }
 

@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn asks_the_second_tool_if_the_first_fails() {
         let dir = TempDir::new("guestinfo");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let machine = Machine::read(&dir.0);
+        let mut root = dir.root(Use::Tree);
+        let machine = dir.machine();
         for tool in ["vmware-rpctool", "vmtoolsd"] {
             root.write(&format!("/usr/bin/{tool}"), "", Attr::root(0o755)).unwrap();
         }

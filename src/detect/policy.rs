@@ -259,9 +259,8 @@ mod tests {
 
     fn asked(file: &str, cmdline: &str, own: &str) -> Requested {
         let dir = TempDir::new("asked");
-        std::fs::create_dir_all(dir.0.join("etc/cloud")).unwrap();
-        std::fs::write(dir.0.join("etc/cloud/ds-identify.cfg"), file).unwrap();
-        let root = Root::open(&dir.0, Use::Plan).unwrap();
+        dir.write("etc/cloud/ds-identify.cfg", file);
+        let root = dir.root(Use::Plan);
         Requested::read(&root, &Cmdline::new(cmdline), &yaml::parse("t", own).unwrap())
     }
 
@@ -293,7 +292,7 @@ mod tests {
             let dir = TempDir::new("spread");
             std::fs::create_dir_all(dir.0.join("etc/cloud/cloud.cfg.d")).unwrap();
             files.iter().for_each(|(name, text)| std::fs::write(dir.0.join("etc/cloud").join(name), text).unwrap());
-            let root = Root::open(&dir.0, Use::Plan).unwrap();
+            let root = dir.root(Use::Plan);
             let own = yaml::parse("t", "datasource_list: [Ec2, None]").unwrap();
             Requested::read(&root, &Cmdline::new(cmdline), &own).list.is_some()
         };

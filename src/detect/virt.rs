@@ -133,13 +133,8 @@ mod tests {
                 "kvm",
             ),
         ] {
-            let dir = TempDir::new("virt");
-            for (path, content) in files {
-                let path = dir.0.join(path);
-                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-                std::fs::write(path, content).unwrap();
-            }
-            assert_eq!(detect(&Machine::read(&dir.0)), kind, "{files:?}");
+            let dir = TempDir::with("virt", files);
+            assert_eq!(detect(&dir.machine()), kind, "{files:?}");
         }
     }
 }

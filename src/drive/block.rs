@@ -146,11 +146,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn tree(dir: &TempDir) -> Places {
-        let file = |path: &str, text: &str| {
-            let path = dir.0.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let file = |path: &str, text: &str| dir.write(path, text);
         for (folder, size) in [
             ("nvme0n1", "4096"),
             ("nvme0n1/nvme0n1p1", "1024"),

@@ -67,7 +67,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(50));
-                std::fs::write(dir.0.join("other"), "").unwrap();
+                dir.write("other", "");
                 std::fs::remove_file(dir.0.join("other")).unwrap();
                 std::fs::remove_file(&queue).unwrap();
             });

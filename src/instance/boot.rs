@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn command_line_beats_marker_beats_earlier_run() {
         let dir = TempDir::new("boot");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let machine = |line: &str| Machine { cmdline: Cmdline::new(line), ..Machine::default() };
         let code = |root: &Root, line: &str, first| decide(root, &machine(line), first).status.name();
         assert_eq!(code(&root, "quiet", FirstProcess::Systemd), "unknown");
@@ -144,10 +144,10 @@ mod tests {
     fn the_environment_disables_in_the_initramfs_too() {
         let dir = TempDir::new("environment");
         std::fs::create_dir_all(dir.0.join("proc/1")).unwrap();
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let root = dir.root(Use::Tree);
         let machine = Machine { base: dir.0.clone(), ..Machine::default() };
         for (variable, status) in [("KERNEL_CMDLINE=quiet", None), ("KERNEL_CMDLINE=cloud-init=disabled", Some(true))] {
-            std::fs::write(dir.0.join("proc/1/environ"), format!("HOME=/\0{variable}\0")).unwrap();
+            dir.write("proc/1/environ", format!("HOME=/\0{variable}\0"));
             assert_eq!(asked(&root, &machine).map(|boot| boot.status.is_disabled()), status, "{variable}");
         }
     }

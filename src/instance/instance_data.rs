@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn uses_the_images_name_if_source_lacks_one() {
         let dir = TempDir::new("instance-data");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let mut name = |file: &str, local: Option<&str>| {
             root.write("/etc/hostname", file, Attr::root(0o644)).unwrap();
             let instance = Instance { local_hostname: local.map(str::to_owned), ..Instance::default() };
@@ -390,7 +390,7 @@ mod tests {
             ("ID=\"tencentos\"\nVERSION_ID=4.2\n", ["tencentos", "4.2", "", "tencentos"]),
         ] {
             let dir = TempDir::new("distro-names");
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             root.write("/etc/os-release", release, Attr::root(0o644)).unwrap();
             let distro = Distro::of_os_release(release);
             let data = standard(&root, &Machine::default(), &distro, &Instance::default(), &Value::Null);
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn ds_is_exactly_the_services_document() {
         let dir = TempDir::new("instance-data");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let text = br#"{"shape": "s", "metadata": {"role": "db", "user_data": "geheim", "db_password": "geheim"}}"#;
         let Value::Map(ds) = json::parse("t", text).unwrap() else { panic!() };
         let metadata = json::parse("t", br#"{"instance-id": "i-1"}"#).unwrap();
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn secrets_are_only_in_the_file_for_root() {
         let dir = TempDir::new("instance-data");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\n", Attr::root(0o644))
             .unwrap();
         let image = json::parse("t", br#"{"ntp": "geheim", "system_info": {"default_user": "geheim"}}"#).unwrap();

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn finds_instance_again_and_new_one_remembers_old() {
         let dir = TempDir::new("state");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let mut instance =
             Instance { instance_id: "i-1".into(), class: "DataSourceNoCloud".into(), ..Instance::default() };
         assert!(cached(&root).is_none());
@@ -251,7 +251,7 @@ mod tests {
         let instance = Instance { instance_id: "i-1".into(), class: "A".into(), ..Instance::default() };
         let previous = "/var/lib/cloud/data/previous-instance-id";
         let boot = |instance: &Instance, before: &str| {
-            let mut root = Root::open_new(&dir.0);
+            let mut root = dir.root(Use::NewRoot);
             root.remove("/run/cloud-init").unwrap();
             store(&mut root, instance).unwrap();
             root.drop_unchanged();
@@ -269,7 +269,7 @@ mod tests {
         assert!(boot(&other, "i-1"));
         assert!(!boot(&other, "i-2"));
         // A tree has nothing of this boot.
-        let mut tree = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut tree = dir.root(Use::Tree);
         store(&mut tree, &instance).unwrap();
         assert_eq!(tree.read_link(previous), None);
         assert_eq!(tree.text(previous), "i-2\n");

@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn removes_leftovers_of_a_killed_run() {
         let dir = TempDir::new("status-unfinished");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         Status::new().save(&mut root).unwrap();
         assert_eq!(root.commit(), []);
         let unfinished = dir.0.join("var/lib/cloud/data/.status.json.prepivot");
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn stages_add_up() {
         let dir = TempDir::new("status");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let mut status = Status::new();
         status.begin(Stage::Local, 1.5);
         let report = Problems::new();

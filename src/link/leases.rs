@@ -295,11 +295,7 @@ mod tests {
     #[test]
     fn leases_of_every_client() {
         let dir = TempDir::new("leases");
-        let put = |path: &str, content: &[u8]| {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, content).unwrap();
-        };
+        let put = |path: &str, content: &[u8]| dir.write(path, content);
         put(
             "run/systemd/netif/leases/2",
             b"# private\nADDRESS=10.1.1.55\nNETMASK=255.255.255.0\nSERVER_ADDRESS=10.1.1.2\n\

@@ -526,7 +526,7 @@ mod tests {
         assert!(earliest(&found) > UNIX_EPOCH + Duration::from_secs(1_600_000_000));
         // A link inside the image is followed there. One that leads elsewhere, a FIFO and a device are not read.
         std::os::unix::fs::symlink("/etc/ssl/cert.pem", image.join(first)).unwrap();
-        std::fs::write(dir.0.join("outside"), "outside").unwrap();
+        dir.write("outside", "outside");
         assert!(config(Some(&image)).is_ok());
         std::fs::remove_file(image.join("etc/ssl/cert.pem")).unwrap();
         std::fs::remove_file(image.join(first)).unwrap();

@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn reads_nothing_outside_and_never_blocks() {
         let (dir, outside) = (TempDir::new("beneath"), TempDir::new("beneath-outside"));
-        std::fs::write(outside.0.join("secret"), "host").unwrap();
+        outside.write("secret", "host");
         std::fs::create_dir(dir.0.join("proc")).unwrap();
-        std::fs::write(dir.0.join("proc/real"), "tree").unwrap();
+        dir.write("proc/real", "tree");
         symlink(outside.0.join("secret"), dir.0.join("proc/meminfo")).unwrap();
         symlink(&outside.0, dir.0.join("sys")).unwrap();
         symlink("/proc/real", dir.0.join("proc/link")).unwrap();
@@ -175,8 +175,8 @@ mod tests {
         let (dir, outside) = (TempDir::new("walk"), TempDir::new("walk-outside"));
         std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
         std::fs::create_dir_all(dir.0.join("usr/sbin")).unwrap();
-        std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "init").unwrap();
-        std::fs::write(outside.0.join("secret"), "host").unwrap();
+        dir.write("usr/lib/systemd/systemd", "init");
+        outside.write("secret", "host");
         symlink("usr/sbin", dir.0.join("sbin")).unwrap();
         symlink("/usr/lib", dir.0.join("lib")).unwrap();
         symlink("../../../../lib/systemd/systemd", dir.0.join("usr/sbin/init")).unwrap();
@@ -206,7 +206,7 @@ mod tests {
         let (dir, elsewhere) = (TempDir::new("beneath-link"), TempDir::new("beneath-renames"));
         std::fs::create_dir_all(dir.0.join("devices/nic")).unwrap();
         std::fs::create_dir_all(dir.0.join("class")).unwrap();
-        std::fs::write(dir.0.join("devices/nic/address"), "02:00:00:00:00:01").unwrap();
+        dir.write("devices/nic/address", "02:00:00:00:00:01");
         symlink("../devices/nic", dir.0.join("class/eth0")).unwrap();
         let (a, b) = (elsewhere.0.join("a"), elsewhere.0.join("b"));
         std::fs::create_dir(&a).unwrap();

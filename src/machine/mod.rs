@@ -106,7 +106,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+
     use crate::base::testing::TempDir;
 
     #[test]
@@ -114,8 +114,8 @@ mod tests {
         let dir = TempDir::new("uuid");
         std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
         let uuid = |text: &str| {
-            std::fs::write(dir.0.join("sys/class/dmi/id/product_uuid"), text).unwrap();
-            Machine::read(&dir.0).uuid()
+            dir.write("sys/class/dmi/id/product_uuid", text);
+            dir.machine().uuid()
         };
         assert_eq!(uuid("03000200-0400-0500-0006-000700080009\n"), None);
         assert_eq!(uuid("00020003-0004-0005-0006-000700080009\n"), None);
@@ -128,17 +128,16 @@ mod tests {
         let dir = TempDir::new("machine");
         std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
         std::fs::create_dir_all(dir.0.join("proc")).unwrap();
-        std::fs::write(dir.0.join("sys/class/dmi/id/product_uuid"), "ABCD-1\n").unwrap();
-        std::fs::write(dir.0.join("proc/cmdline"), "root=/dev/vda ds=nocloud quiet\n").unwrap();
-        let machine = Machine::read(&dir.0);
+        dir.write("sys/class/dmi/id/product_uuid", "ABCD-1\n");
+        dir.write("proc/cmdline", "root=/dev/vda ds=nocloud quiet\n");
+        let machine = dir.machine();
         assert_eq!(machine.uuid().as_deref(), Some("abcd-1"));
         assert_eq!(machine.dmi("../../../../proc/cmdline"), None);
         assert_eq!(machine.cmdline.value("ds"), Some("nocloud"));
         // In a container both are the host's.
-        std::fs::create_dir_all(dir.0.join("proc/1")).unwrap();
-        std::fs::write(dir.0.join("proc/1/environ"), "TERM=x\0container=lxc\0").unwrap();
-        std::fs::write(dir.0.join("proc/1/cmdline"), "/sbin/init\0ds=lxd\0").unwrap();
-        let machine = Machine::read(&dir.0);
+        dir.write("proc/1/environ", "TERM=x\0container=lxc\0");
+        dir.write("proc/1/cmdline", "/sbin/init\0ds=lxd\0");
+        let machine = dir.machine();
         assert_eq!((machine.uuid(), machine.cmdline.value("ds")), (None, Some("lxd")));
         assert_eq!(machine.container.as_deref(), Some("lxc"));
     }

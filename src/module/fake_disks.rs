@@ -59,9 +59,7 @@ impl Machine {
     }
 
     pub fn file(&self, path: &str, text: &str) {
-        let path = self.dir.0.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        self.dir.write(path, text);
     }
 
     /// A device, or with `above` a partition or another part of a device in sysfs.
@@ -125,7 +123,7 @@ impl Machine {
 
     pub fn run(&self, config: &str, handler: fn(&mut Context) -> Result<()>) -> Done {
         let config = yaml::parse("cloud-config", config).unwrap();
-        let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+        let mut root = self.dir.root(Use::Tree);
         let mut answers = self.answers.clone();
         root.play(Box::new(move |_: &Root, command: &Command| {
             let words = command.argv.join(" ");

@@ -215,11 +215,11 @@ fn supported(list: &str, locale: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
+
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
+    use crate::system::testing::Inputs;
 
     #[test]
     fn the_supported_list_decides_the_line() {
@@ -240,11 +240,9 @@ mod tests {
     /// locale.gen and the file with LANG, before the pivot.
     fn written(distro: &str, config: &str) -> (String, String) {
         let dir = TempDir::new("locale");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write(SUPPORTED, "ar_AE.UTF-8 UTF-8\nar_AE ISO-8859-6\n", Attr::root(0o644)).unwrap();
-        let (config, distro) = (yaml::parse("t", config).unwrap(), Distro::named(distro));
-        let (instance, report) = (Instance::default(), Problems::new());
-        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
+        before_pivot(&mut Inputs::new(distro, config).context(&mut root)).unwrap();
         (root.text(GEN), root.text(SYSTEMD))
     }
 

@@ -93,31 +93,24 @@ fn running(cx: &mut Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::{Problems, Severity};
+    use crate::base::problem::Severity;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Output, Root, Use};
-    use std::os::unix::fs::PermissionsExt;
+
+    use crate::root::{Output, Use};
+    use crate::system::testing::Inputs;
 
     /// Runs the module; the package manager's task `fails` fails. Returns the error, the warnings, and the tasks.
     fn run(distro: &str, program: &str, config: &str, fails: &'static str) -> (Option<String>, Vec<String>, String) {
         let dir = TempDir::new("package-update");
-        std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
-        let path = dir.0.join("usr/bin").join(program);
-        std::fs::write(&path, "").unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        dir.program(&format!("usr/bin/{program}"));
+        let mut root = dir.root(Use::Tree);
         root.play(Box::new(move |_, command| {
             let status = if command.argv.iter().any(|word| word == fails) { 100 } else { 0 };
             Ok(Output { status, stdout: b"vim\n".to_vec(), stderr: Vec::new() })
         }));
-        let config = yaml::parse("t", config).unwrap();
-        let (instance, distro, report) = (Instance::default(), Distro::named(distro), Problems::new());
-        let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
-        let error = running(&mut cx).err().map(|e| e.to_string());
-        let warnings = report.texts(Severity::Warning);
+        let inputs = Inputs::new(distro, config);
+        let error = running(&mut inputs.context(&mut root)).err().map(|e| e.to_string());
+        let warnings = inputs.report.texts(Severity::Warning);
         let is_task = |word: &&String| ["update", "dist-upgrade", "install", "makecache"].contains(&word.as_str());
         let tasks: Vec<&str> =
             root.commands().iter().filter_map(|c| c.argv.iter().find(is_task)).map(String::as_str).collect();

@@ -177,23 +177,20 @@ fn quoted(cx: &mut Context, nonce: &Value) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Attr, Root, Use};
+
+    use crate::root::{Attr, Use};
+    use crate::system::testing::Inputs;
 
     #[test]
     fn posts_the_sources_names_or_the_systems() {
         let config = "{hostname: conf, phone_home: {url: u, post: [hostname, fqdn]}}";
-        let config = yaml::parse("t", config).unwrap();
         let posted = |source: Option<&str>, system: &str| {
             let dir = TempDir::new("phone-home");
-            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            let mut root = dir.root(Use::Plan);
             root.write("/etc/hostname", system, Attr::root(0o644)).unwrap();
-            let instance = Instance { local_hostname: source.map(str::to_owned), ..Instance::default() };
-            let (distro, report) = (Distro::named("debian"), Problems::new());
-            let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
-            String::from_utf8(request(&mut cx).unwrap().unwrap().0.body).unwrap()
+            let mut inputs = Inputs::new("debian", config);
+            inputs.instance.local_hostname = source.map(str::to_owned);
+            String::from_utf8(request(&mut inputs.context(&mut root)).unwrap().unwrap().0.body).unwrap()
         };
         assert_eq!(posted(Some("cloud.example"), "sys\n"), "hostname=cloud&fqdn=cloud.example");
         assert_eq!(posted(None, "sys.example\n"), "hostname=sys&fqdn=sys.example");
@@ -204,14 +201,13 @@ mod tests {
     fn quote_without_tpm_is_not_available() {
         let posted = |nonce: &str| {
             let config = format!("phone_home: {{url: u, post: [instance_id], quote: {nonce}}}");
-            let config = yaml::parse("t", &config).unwrap();
             let dir = TempDir::new("phone-home-quote");
-            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            let mut root = dir.root(Use::Plan);
             root.write(run_dir::ATTESTATION, "{}\n", Attr::root(0o600)).unwrap();
-            let instance = Instance { instance_id: "i-1".into(), ..Instance::default() };
-            let (distro, report) = (Distro::named("debian"), Problems::new());
-            let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
-            (String::from_utf8(request(&mut cx).unwrap().unwrap().0.body).unwrap(), report.len())
+            let mut inputs = Inputs::new("debian", &config);
+            inputs.instance.instance_id = "i-1".into();
+            let body = request(&mut inputs.context(&mut root)).unwrap().unwrap().0.body;
+            (String::from_utf8(body).unwrap(), inputs.report.len())
         };
         let none = "instance_id=i-1&quote=N%2FA&quote_signature=N%2FA&quote_key=N%2FA&trust=%7B%7D%0A";
         assert_eq!(posted("'00ff'"), (none.to_owned(), 0), "in a plan no TPM is asked");

@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn names_the_interpreter_on_a_noexec_file_system() {
         let dir = crate::base::testing::TempDir::new("scripts");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         for (text, argv) in [
             ("#!/bin/sh\nx", &["/bin/sh"][..]),
             ("#! /usr/bin/env python3 -u \nx", &["/usr/bin/env", "python3 -u"]),

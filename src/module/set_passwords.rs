@@ -237,15 +237,14 @@ fn password_logins(context: &mut Context) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
+
     use crate::module::Handler;
     use crate::root::{Root, Use};
+    use crate::system::testing::Inputs;
 
     fn start() -> (TempDir, Root) {
         let dir = TempDir::new("set-passwords");
-        let mut root = Root::open_new(&dir.0);
+        let mut root = dir.root(Use::NewRoot);
         let names = ["a", "b", "c", "d"];
         let lines = |line: fn(&str) -> String| names.iter().map(|n| line(n)).collect::<String>();
         root.write("/etc/passwd", lines(|n| format!("{n}:x:1:1::/:/bin/sh\n")), Attr::root(0o644)).unwrap();
@@ -254,13 +253,7 @@ mod tests {
     }
 
     fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
-        half(&mut Context::new(
-            root,
-            &yaml::parse("t", config).unwrap(),
-            &Instance::default(),
-            &Distro::named("debian"),
-            &Problems::new(),
-        ))
+        half(&mut Inputs::new("debian", config).context(root))
     }
 
     fn shadow(root: &Root, user: &str) -> Vec<String> {
@@ -295,7 +288,7 @@ mod tests {
     fn random_password_is_never_clear_in_image() {
         let (dir, mut first) = start();
         assert_eq!(first.commit(), []);
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         run(&mut root, before_pivot, "chpasswd: {users: [{name: c, type: RANDOM}]}").unwrap();
         assert!(shadow(&root, "c")[1].starts_with('$'));
         assert_eq!(root.commit(), []);

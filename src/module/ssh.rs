@@ -193,18 +193,17 @@ fn logins(context: &mut Context) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
+
     use crate::module::Handler;
     use crate::root::{Root, Use};
+    use crate::system::testing::Inputs;
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";
 
     /// A copied image with another machine's host keys.
     fn image() -> (TempDir, Root) {
         let dir = TempDir::new("ssh");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         for (path, text) in [
             ("/etc/passwd", "root:x:0:0::/root:/bin/sh\nfedora:x:1000:1000::/home/fedora:/bin/sh\n"),
             ("/etc/group", "root:x:0:\nssh_keys:x:998:\nfedora:x:1000:\n"),
@@ -222,17 +221,15 @@ mod tests {
     }
 
     fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
-        let config = yaml::parse("t", config).unwrap();
-        let mut instance = Instance::default();
-        instance.public_keys.push(KEY.to_owned());
-        let distro = Distro::named("fedora");
-        let args = &[][..];
-        let defaults = distro.default_config();
-        let mut all = config.as_map().cloned().unwrap_or_default();
+        let mut inputs = Inputs::new("fedora", config);
+        inputs.instance.public_keys.push(KEY.to_owned());
+        let defaults = inputs.distro.default_config();
+        let mut all = inputs.config.as_map().cloned().unwrap_or_default();
         for key in ["users", "system_info"] {
             all.insert(key, defaults.get(key).unwrap().clone());
         }
-        half(&mut Context { args, ..Context::new(root, &Value::Map(all), &instance, &distro, &Problems::new()) })
+        inputs.config = Value::Map(all);
+        half(&mut inputs.context(root))
     }
 
     #[test]

@@ -104,29 +104,20 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Attr, Root, Use};
+
+    use crate::root::{Attr, Use};
+    use crate::system::testing::Inputs;
 
     #[test]
     fn each_user_fetches_its_own() {
         let dir = TempDir::new("ssh-import-id");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/etc/passwd", "main:x:1:1::/:/bin/sh\nu:x:2:2::/:/bin/sh\n", Attr::root(0o644)).unwrap();
         root.write("/usr/bin/ssh-import-id", "", Attr::root(0o755)).unwrap();
         root.write("/usr/bin/sudo", "", Attr::root(0o755)).unwrap();
         let config = "ssh_import_id: [gh:a]\nsystem_info: {default_user: {name: main}}\n\
                       users: [default, {name: u, ssh_import_id: 'b, lp:c'}, {name: v, ssh_import_id: d}, {name: main, ssh_import_id: e}]\n";
-        let error = running(&mut Context {
-            ..Context::new(
-                &mut root,
-                &yaml::parse("t", config).unwrap(),
-                &Instance::default(),
-                &Distro::named("debian"),
-                &Problems::new(),
-            )
-        });
+        let error = running(&mut Inputs::new("debian", config).context(&mut root));
         assert_eq!(error.unwrap_err().to_string(), "user v: there is no such user");
         let found: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         let sudo = "sudo --preserve-env=https_proxy -Hu";

@@ -238,21 +238,17 @@ fn attach(cx: &mut Context, section: &Map) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::{Problems, Severity};
+    use crate::base::problem::Severity;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Output, Root, Use};
+
+    use crate::root::{Output, Use};
+    use crate::system::testing::Inputs;
 
     /// Runs the module on a machine that is attached already. Returns the error, the warnings, and what `pro` was called for.
     fn run(is_of_cloud: bool, config: &str) -> (Option<String>, Vec<String>, Vec<String>) {
         let dir = TempDir::new("ubuntu-pro");
-        std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
-        let path = dir.0.join("usr/bin/pro");
-        std::fs::write(&path, "").unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        dir.program("usr/bin/pro");
+        let mut root = dir.root(Use::Tree);
         root.play(Box::new(move |_, command| {
             let words: Vec<&str> = command.argv.iter().map(String::as_str).collect();
             let (status, text) = match words.as_slice() {
@@ -271,11 +267,9 @@ mod tests {
             };
             Ok(Output { status, stdout: text.into_bytes(), stderr: Vec::new() })
         }));
-        let config = yaml::parse("t", config).unwrap();
-        let (instance, distro, report) = (Instance::default(), Distro::named("ubuntu"), Problems::new());
-        let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
-        let error = running(&mut cx).err().map(|e| e.to_string());
-        let warnings = report.texts(Severity::Warning);
+        let inputs = Inputs::new("ubuntu", config);
+        let error = running(&mut inputs.context(&mut root)).err().map(|e| e.to_string());
+        let warnings = inputs.report.texts(Severity::Warning);
         (error, warnings, root.commands().iter().filter_map(|c| c.argv.get(1)).cloned().collect())
     }
 

@@ -151,25 +151,23 @@ fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
+
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
+    use crate::system::testing::Inputs;
 
     #[test]
     fn the_systems_own_name_is_better_than_none() {
-        let config = yaml::parse("t", "manage_etc_hosts: localhost").unwrap();
         for (system, expected, warnings) in
             [("web.example\n", "127.0.1.1\tweb.example\tweb\n", 0), ("localhost\n", "", 1)]
         {
             let dir = TempDir::new("etc-hosts");
-            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            let mut root = dir.root(Use::Plan);
             root.write("/etc/hostname", system, Attr::root(0o644)).unwrap();
-            let (instance, distro, report) = (Instance::default(), Distro::named("debian"), Problems::new());
-            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
-            assert_eq!((root.text(HOSTS).as_str(), report.entries().len()), (expected, warnings));
+            let inputs = Inputs::new("debian", "manage_etc_hosts: localhost");
+            before_pivot(&mut inputs.context(&mut root)).unwrap();
+            assert_eq!((root.text(HOSTS).as_str(), inputs.report.entries().len()), (expected, warnings));
         }
     }
 

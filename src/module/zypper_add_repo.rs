@@ -141,12 +141,11 @@ fn with_settings(text: &str, settings: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
+
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
+    use crate::system::testing::Inputs;
 
     #[test]
     fn settings_are_below_main() {
@@ -166,16 +165,14 @@ mod tests {
     #[test]
     fn the_vendors_file_is_not_hidden() {
         let config = "zypper: {repos: [{id: r, baseurl: u}], config: {a: b}}";
-        let config = yaml::parse("t", config).unwrap();
         for (is_there, path) in [(true, CONF), (false, DROP_IN)] {
             let dir = TempDir::new("zypper");
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             root.write("/usr/etc/zypp/zypp.conf", "[main]\n", Attr::root(0o644)).unwrap();
             if is_there {
                 root.write(CONF, "[main]\n", Attr::root(0o644)).unwrap();
             }
-            let (instance, distro, report) = (Instance::default(), Distro::named("opensuse"), Problems::new());
-            before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
+            before_pivot(&mut Inputs::new("opensuse", config).context(&mut root)).unwrap();
             assert_eq!((root.text(path).as_str(), root.exists(CONF)), ("[main]\na=b\n", is_there));
         }
     }

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn device_change_is_recorded_in_its_stage() {
         let dir = TempDir::new("device-stage");
-        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        let mut root = dir.root(Use::Plan);
         root.enter(Stage::Network);
         root.write_device("/dev/vda", &[], true, Command::new(["sfdisk"])).unwrap();
         assert_eq!(root.commands().first().map(|command| command.when), Some(Stage::Network));

@@ -104,7 +104,7 @@ mod tests {
         let dir = TempDir::new("stage-lock");
         std::fs::create_dir(dir.0.join("run")).unwrap();
         for usage in [Use::Tree, Use::NewRoot] {
-            let open = || if usage == Use::Tree { Root::open(&dir.0, usage).unwrap() } else { Root::open_new(&dir.0) };
+            let open = || if usage == Use::Tree { dir.root(usage) } else { dir.root(Use::NewRoot) };
             let mut first = open();
             first.lock_stage("init").unwrap();
             std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ mod tests {
                 });
                 std::thread::sleep(Duration::from_millis(200));
                 assert!(!second.is_finished(), "{usage:?}");
-                std::fs::write(dir.0.join("x"), "of the first").unwrap();
+                dir.write("x", "of the first");
                 drop(first);
                 assert_eq!(second.join().unwrap(), "of the first");
             });
@@ -123,7 +123,7 @@ mod tests {
         }
         let mode = |path: &str| std::fs::metadata(dir.0.join(path)).unwrap().mode() & 0o777;
         assert_eq!([mode("run/prepivot"), mode("run/prepivot/init.lock")], [0o700, 0o600]);
-        let mut other = Root::open_new(&dir.0);
+        let mut other = dir.root(Use::NewRoot);
         other.lock_stage("config").unwrap();
     }
 
@@ -145,7 +145,7 @@ mod tests {
         other.stdin.take().unwrap().write_all(b"\n").unwrap();
         assert!(root.lock(&path, Duration::from_secs(20)).unwrap().is_some());
         other.wait().unwrap();
-        let folder = Root::open(&dir.0, Use::Tree).unwrap();
+        let folder = dir.root(Use::Tree);
         assert!(folder.lock("/lock", Duration::ZERO).unwrap().is_none(), "nobody else is at a folder's files");
     }
 }

@@ -33,6 +33,8 @@ pub mod run_dir;
 mod stage;
 mod staged;
 mod staging;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod write;
 
@@ -141,12 +143,6 @@ impl Root {
     pub fn open(path: &Path, usage: Use) -> Result<Root> {
         let own = (usage == Use::NewRoot).then_some(Path::new("/"));
         Self::open_beside(path, usage, own)
-    }
-
-    /// [`Use::NewRoot`] for a test: its `/run` is below the root, and not the `/run` of the machine that tests.
-    #[cfg(test)]
-    pub fn open_new(path: &Path) -> Root {
-        Self::open_beside(path, Use::NewRoot, Some(path)).unwrap()
     }
 
     /// Opens the root at `path`, whose `/run` is that of the system at `own`.

@@ -269,7 +269,7 @@ mod tests {
     /// empty folder a `?`.
     fn points(line: &str, files: &[(&str, &str)]) -> String {
         let dir = TempDir::new("points");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.cmdline = Cmdline::new(line);
         for (path, text) in files {
             root.write(path, *text, Attr::root(0o644)).unwrap();
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn root_without_usr_or_overlay_is_unfinished() {
         let dir = TempDir::new("points-unfinished");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.cmdline = Cmdline::new("rd.overlay=0 overlayroot=disabled quiet");
         assert_eq!(root.unfinished(), None);
         for line in ["rd.overlay=1", "rd.overlay", "overlayroot=tmpfs:recurse=0", "rd.live.overlay.overlayfs=1"] {

@@ -206,7 +206,7 @@ mod tests {
             dir.write(&path, "");
             std::fs::set_permissions(dir.0.join(path), std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let calls = Calls::default();
         let noted = calls.clone();
         let play: Programs = Box::new(move |_, command| {
@@ -256,7 +256,7 @@ mod tests {
     fn labels_the_initramfss_leftovers_once_written() {
         let dir = TempDir::new("relabel-recovered");
         dir.write("etc/fstab", "LABEL=h /home ext4 defaults 0 2\n");
-        let mut root = Root::open_new(&dir.0);
+        let mut root = dir.root(Use::NewRoot);
         assert_eq!(root.recover(), []);
         root.write("/home/a/file", "x", Attr::root(0o644)).unwrap();
         assert_eq!(root.commit(), []);
@@ -283,7 +283,7 @@ mod tests {
         dir.write("etc/selinux/config", "SELINUX=enforcing\n");
         let boot = || {
             let _ = std::fs::remove_dir_all(dir.0.join("run"));
-            let mut root = Root::open_new(&dir.0);
+            let mut root = dir.root(Use::NewRoot);
             assert_eq!(root.recover(), []);
             for path in ["/srv/new", ODD] {
                 root.write(path, "x", Attr::root(0o644)).unwrap();

@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let dir = TempDir::new("run-dir");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         assert_eq!(LocalStage::read(&root), None);
         for result in [
             LocalResult::Provisioned(Origin::Reread, ()),

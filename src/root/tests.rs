@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 fn tree(name: &str) -> (TempDir, Root) {
     let dir = TempDir::new(name);
     std::fs::create_dir_all(dir.0.join("etc")).unwrap();
-    let root = Root::open(&dir.0, Use::Tree).unwrap();
+    let root = dir.root(Use::Tree);
     (dir, root)
 }
 
@@ -76,7 +76,7 @@ fn new_folder_hides_nothing_the_disk_has() {
     let dir = TempDir::new("root-new-state");
     dir.write("etc/fstab", "tmpfs /var tmpfs defaults 0 0\n");
     dir.write("var/lib/cloud/seed/nocloud/meta-data", "{}");
-    let mut root = Root::open_new(&dir.0);
+    let mut root = dir.root(Use::NewRoot);
     root.recover();
     root.write("/var/lib/cloud/data/instance-id", "i-1\n", Attr::root(0o644)).unwrap();
     assert_eq!(root.text("/var/lib/cloud/seed/nocloud/meta-data"), "{}");
@@ -85,8 +85,7 @@ fn new_folder_hides_nothing_the_disk_has() {
 #[test]
 fn removed_folder_can_be_created_again() {
     let (dir, mut root) = tree("root-remove");
-    std::fs::create_dir_all(dir.0.join("d/e")).unwrap();
-    std::fs::write(dir.0.join("d/e/f"), "old").unwrap();
+    dir.write("d/e/f", "old");
     root.remove("/d").unwrap();
     assert!(!root.exists("/d/e/f"));
     assert_eq!(root.changes(), [Change::Remove { path: "/d".into() }]);
@@ -101,7 +100,7 @@ fn removed_folder_can_be_created_again() {
 #[test]
 fn a_plan_writes_nothing_and_lists_everything() {
     let dir = TempDir::new("root-plan");
-    let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+    let mut root = dir.root(Use::Plan);
     root.write("/etc/hostname", "h\n", Attr::root(0o644)).unwrap();
     root.symlink("/etc/localtime", "../usr/share/zoneinfo/UTC").unwrap();
     root.run(Command::new(["true"])).unwrap();
@@ -140,7 +139,7 @@ fn changes_below_unmounted_file_system_wait_and_merge() {
     assert!(dir.0.join("etc/y").exists());
 
     // Another boot's initramfs: they still wait.
-    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut next = dir.root(Use::Tree);
     next.overlay.mounts_mut().expect(&["var", "home"]);
     next.usage = Use::NewRoot;
     assert_eq!(next.recover(), []);
@@ -161,7 +160,7 @@ fn changes_below_unmounted_file_system_wait_and_merge() {
         std::fs::write(dir.0.join(file), text).unwrap();
     }
     for _ in 0..2 {
-        let mut later = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut later = dir.root(Use::Tree);
         assert_eq!(later.recover(), []);
         let text = |path: &str| std::fs::read_to_string(dir.0.join(path)).unwrap();
         assert_eq!(std::fs::read(dir.0.join("var/log/x")).unwrap(), b"bin\xff");
@@ -187,7 +186,7 @@ fn left_behind(root: &mut Root) -> Vec<record::Entry> {
 #[test]
 fn carries_out_a_left_journal_unless_torn() {
     let (dir, mut root) = tree("root-journal");
-    std::fs::write(dir.0.join("etc/old"), "old").unwrap();
+    dir.write("etc/old", "old");
     let entries = left_behind(&mut root);
     drop(journal_file::JournalFile::write(root.overlay.disk(), "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
@@ -195,23 +194,23 @@ fn carries_out_a_left_journal_unless_torn() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
 
     std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-    let mut torn = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut torn = dir.root(Use::Tree);
     assert_eq!(torn.recover(), []);
     assert_eq!(torn.list("/etc"), ["old"]);
 
     // Half of it was made when the run was cut off, with a temporary file.
     std::fs::write(&path, &whole).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    std::fs::write(dir.0.join("etc/.a.prepivot"), "ne").unwrap();
+    dir.write("etc/.a.prepivot", "ne");
     std::fs::create_dir_all(dir.0.join("srv/.d.prepivot/x")).unwrap();
     let plan = {
-        let mut plan = Root::open(&dir.0, Use::Plan).unwrap();
+        let mut plan = dir.root(Use::Plan);
         assert_eq!(plan.recover(), []);
         plan.changes().len()
     };
     assert_eq!(plan, 4, "srv is there already");
     // A change without the call finds it as well.
-    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut next = dir.root(Use::Tree);
     next.write("/etc/more", "", Attr::root(0o644)).unwrap();
     assert_eq!(next.commit(), []);
     assert_eq!(next.list("/etc"), ["a", "link", "more"]);
@@ -222,7 +221,7 @@ fn carries_out_a_left_journal_unless_torn() {
 
 /// A root with a large file to write, one of them over a small one, and one whose folder is removed first.
 fn with_large_files(dir: &TempDir) -> (Root, Vec<(&'static str, Vec<u8>)>) {
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     let large = |byte: u8| vec![byte; staging::LARGE as usize + 5];
     let files =
         vec![("/srv/new/a", large(1)), ("/etc/old", large(2)), ("/etc/was-folder", large(3)), ("/etc/small", vec![4])];
@@ -238,7 +237,7 @@ fn tree_with_old_files(name: &str) -> TempDir {
     for folder in ["etc/was-folder/x", "srv"] {
         std::fs::create_dir_all(dir.0.join(folder)).unwrap();
     }
-    std::fs::write(dir.0.join("etc/old"), "old").unwrap();
+    dir.write("etc/old", "old");
     dir
 }
 
@@ -274,9 +273,9 @@ fn journal_with_staged_content_resumes_at_any_point() {
         let size = std::fs::metadata(dir.0.join("etc/.prepivot-journal")).unwrap().len();
         assert!(size < 2 * staging::LARGE, "one of the contents is in it: {size}");
         entries[..made].iter().for_each(|e| root.overlay.disk().apply(&e.change, &mut Default::default()).unwrap());
-        let mut plan = Root::open(&dir.0, Use::Plan).unwrap();
+        let mut plan = dir.root(Use::Plan);
         assert_eq!(plan.recover(), []);
-        let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut next = dir.root(Use::Tree);
         assert_eq!(next.recover(), []);
         let (_, files) = with_large_files(&dir);
         for (at, (path, content)) in files.iter().enumerate() {
@@ -292,7 +291,7 @@ fn journal_with_staged_content_resumes_at_any_point() {
     let path = dir.0.join("etc/.prepivot-journal");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut next = dir.root(Use::Tree);
     assert_eq!(next.recover(), []);
     assert_eq!(
         (next.list("/etc"), next.text("/etc/old")),
@@ -306,7 +305,7 @@ fn journal_with_staged_content_resumes_at_any_point() {
         let dir = tree_with_old_files("root-staged-gone");
         whole(&dir);
         break_it(&dir.0.join("etc/.prepivot-staged"));
-        let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut next = dir.root(Use::Tree);
         let errors = next.recover();
         assert!(errors[0].to_string().starts_with("failed to write /"), "{errors:?}");
         assert_eq!(next.read("/etc/small").unwrap().unwrap(), [4], "the rest is made");
@@ -333,7 +332,7 @@ fn lost_staged_content_marks_nothing_as_done() {
         let large = staging::eligible(root.overlay.disk(), "etc", &entries);
         drop(journal_file::JournalFile::write(root.overlay.disk(), "etc", &entries, &large).unwrap());
         std::fs::remove_file(dir.0.join("etc/.prepivot-staged/0")).unwrap();
-        let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut next = dir.root(Use::Tree);
         assert_eq!(next.recover().len(), 1);
         assert!(next.is_unwritten() && !next.exists(&mark), "the next stage provisions again: {is_moved}");
         assert_eq!(next.read("/etc/small").unwrap().unwrap(), [4], "the rest is made");
@@ -370,7 +369,7 @@ fn ignores_another_users_journal() {
     drop(journal_file::JournalFile::write(root.overlay.disk(), "etc", &entries, &[]).unwrap());
     let path = dir.0.join("etc/.prepivot-journal");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let mut next = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut next = dir.root(Use::Tree);
     let errors = next.recover();
     assert!(errors.len() == 1 && errors[0].to_string().contains("/etc/.prepivot-journal"), "{errors:?}");
     assert!(!next.exists("/etc/a"));
@@ -481,7 +480,7 @@ fn forgets_unchanged_files_but_no_removals() {
 #[test]
 fn reads_the_vendors_os_release_without_etcs() {
     let dir = TempDir::new("os-release");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     assert_eq!(installed::distro(&root).name, "unknown");
     root.write("/usr/lib/os-release", "ID=fedora\n", Attr::root(0o644)).unwrap();
     assert_eq!(installed::distro(&root).name, "fedora");
@@ -502,7 +501,7 @@ fn without_a_journal_the_same_is_written() {
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     }
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     root.recover();
     root.overlay.mounts_mut().expect(&["var"]);
     let attr = Attr::root(0o644);

@@ -60,7 +60,7 @@ mod tests {
     fn traces_only_paths_changed_since_last_look() {
         let dir = TempDir::new("trace");
         dir.write("etc/a", "1");
-        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        let mut root = dir.root(Use::Plan);
         root.write("/etc/before", "x", Attr::root(0o644)).unwrap();
         root.trace_changes();
         let looked = |root: &mut Root| {
@@ -86,7 +86,7 @@ mod tests {
         std::fs::write(path("etc/a"), "1").unwrap();
         std::fs::write(path("etc/b"), "1").unwrap();
         std::os::unix::fs::symlink("a", path("etc/link")).unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.text("/etc/b");
         root.watch();
         root.text("/etc/link");

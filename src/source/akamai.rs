@@ -125,7 +125,7 @@ mod tests {
     use crate::link::Uplink;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
-    use crate::root::{Root, Use};
+    use crate::root::Use;
     use std::time::Duration;
 
     /// The name and the problems of a machine whose user-data fails, with this setting; None without an instance.
@@ -134,7 +134,7 @@ mod tests {
         let dmi = dir.0.join("sys/class/dmi/id");
         std::fs::create_dir_all(&dmi).unwrap();
         std::fs::write(dmi.join("sys_vendor"), "Akamai\n").unwrap();
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let settings = Value::Map([("allow_local_stage", allow_local_stage)].into_iter().collect());
         let settings = Value::Map([(SOURCE.name, settings)].into_iter().collect());
         let config = Value::Map([("datasource", settings)].into_iter().collect());

@@ -147,19 +147,14 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::detect::{Platform, identify};
     use crate::document::yaml;
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
     use crate::source::table::{SOURCES, candidates};
 
     /// The services with how sure they are, and whether a drive is due.
     fn choice(files: &[(&str, &str)], own: &str) -> (String, bool) {
-        let dir = TempDir::new("services");
-        for (path, content) in files {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, content).unwrap();
-        }
-        let (root, machine) = (Root::open(&dir.0, Use::Plan).unwrap(), Machine::read(&dir.0));
+        let dir = TempDir::with("services", files);
+        let (root, machine) = (dir.root(Use::Plan), dir.machine());
         let own = yaml::parse("t", own).unwrap();
         let facts = Facts::new(&machine, &root, &own, Platform::of(&machine, &root));
         let report = identify(&facts, &candidates());

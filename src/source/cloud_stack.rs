@@ -107,15 +107,15 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::Value;
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
 
     #[test]
     fn a_seed_has_both_documents() {
         let dir = TempDir::new("cloudstack");
         let folder = dir.0.join(SEED.trim_start_matches('/'));
         std::fs::create_dir_all(&folder).unwrap();
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let seed = || read(&mut Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO)));
         assert!(seed().unwrap().is_none());
         std::fs::write(

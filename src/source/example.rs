@@ -88,8 +88,8 @@ mod tests {
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
     use crate::link::{Reach, Uplink};
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn asks_the_service_at_the_configured_address() {
         let dir = TempDir::new("example");
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let own = yaml::parse("t", "datasource: {Example: {metadata_url: 'http://192.0.2.1/x'}}").unwrap();
         for (config, url) in [(Value::Null, URL), (own, "http://192.0.2.1/x")] {
             let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::ZERO));

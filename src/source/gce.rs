@@ -272,7 +272,7 @@ mod tests {
     use crate::link::http::Redirects;
     use crate::link::http::script::{Answer, Script};
     use crate::machine::Machine;
-    use crate::root::{Root, Use};
+    use crate::root::Use;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -373,7 +373,7 @@ mod tests {
         let (client, script) = client(script);
         let dir = TempDir::new("gce");
         let mut live = Live {
-            root: &mut Root::open(&dir.0, Use::Tree).unwrap(),
+            root: &mut dir.root(Use::Tree),
             machine: &Machine::default(),
             instance: &Instance::default(),
             config: &Value::Null,

@@ -179,13 +179,9 @@ mod tests {
     #[test]
     fn while_ibm_provisions_the_machine_nothing_is_read() {
         let dir = TempDir::new("ibm");
-        let write = |path: &str| {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "").unwrap();
-        };
+        let write = |path: &str| dir.write(path, "");
         write("etc/os-release");
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         assert_eq!(provisioning(&machine, &root), None);
         write("root/provisioningConfiguration.cfg");
         assert!(provisioning(&machine, &root).unwrap().starts_with("the machine is still being provisioned"));

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-    use crate::root::{Root, Use};
+    use crate::root::Use;
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
     use std::path::Path;
@@ -237,7 +237,7 @@ mod tests {
         if !documents.is_empty() {
             serve(&dir.0, documents);
         }
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         read(&mut Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(20))))
     }
 

@@ -148,8 +148,8 @@ mod tests {
     use crate::link::http::Findings;
     use crate::link::http::Redirects;
     use crate::link::http::script::{Answer, Script};
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -214,7 +214,7 @@ mod tests {
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 std::fs::write(path, text).unwrap();
             }
-            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let (machine, root) = (dir.machine(), dir.root(Use::Plan));
             let config = yaml::parse("t", config).unwrap();
             let mut search = Search::new(&machine, &root, &config, Deadline::after(Duration::ZERO));
             let found = read(&mut search);

@@ -78,8 +78,8 @@ mod tests {
     use crate::link::Uplink;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
     use std::sync::Arc;
 
     const URL: &str = "http://10.1.1.1:8080/";
@@ -93,7 +93,7 @@ mod tests {
         let mut instance = Instance::default();
         fetch(&client, URL, &mut instance);
         let dir = TempDir::new("password");
-        let (machine, mut root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Tree).unwrap());
+        let (machine, mut root) = (dir.machine(), dir.root(Use::Tree));
         let mut live = Live {
             root: &mut root,
             machine: &machine,

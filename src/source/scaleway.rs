@@ -177,8 +177,8 @@ mod tests {
     use crate::link::Uplink;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
     use std::sync::Arc;
 
     const NETWORKD: &str = "run/systemd/netif/leases/2";
@@ -192,7 +192,7 @@ mod tests {
         dir.write("sys/class/net/eth0/ifindex", "2\n");
         dir.write("sys/class/net/eth0/device/device", "0x1000");
         files.iter().for_each(|(path, text)| dir.write(path, text));
-        let (machine, mut root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Tree).unwrap());
+        let (machine, mut root) = (dir.machine(), dir.root(Use::Tree));
         if let Some(stored) = stored {
             let config = format!(r#"{{"version": 2, "ethernets": {{"eth0": {stored}}}}}"#);
             let network = Some(NetworkData::Cloud(json::parse("t", config.as_bytes()).unwrap()));

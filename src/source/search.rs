@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_used_where_no_service_answers() {
         let dir = TempDir::new("otherwise");
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(std::time::Duration::ZERO));
         assert!(search.take_otherwise().is_none());
         let mut keep = |refused: &Arc<AtomicBool>| {

@@ -190,13 +190,13 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
 
     #[test]
     fn how_long_a_service_is_asked() {
         let dir = TempDir::new("limits");
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let text = "datasource: {OpenStack: {max_wait: -1, timeout: '7', retries: 2}, Ec2: {max_wait: soon, timeout: 0, retries: null}, \
                     GCE: {sec_between_retries: 3}, Vultr: {wait: 1}, NWCS: {wait_retry: 5}, Hetzner: {sleep_time: '2'}}";
         let config = yaml::parse("t", text).unwrap();

@@ -212,10 +212,9 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::machine::Machine;
+    use crate::stage::testing;
+
     use crate::root::Use;
-    use crate::stage::Options;
-    use crate::system::Nothing;
 
     #[test]
     fn setting_is_a_word_or_a_mapping() {
@@ -245,8 +244,8 @@ mod tests {
     fn tree_provisioned_by_hand_closes_nothing() {
         let dir = TempDir::new("close-tree");
         dir.write("etc/cloud/cloud.cfg", "close_metadata_service: true\n");
-        let (machine, mut root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Tree).unwrap());
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let (machine, mut root) = (dir.machine(), dir.root(Use::Tree));
+        let mut boot = testing::boot(&root, &machine);
         at_local(&mut root, &mut boot, None);
         assert_eq!(Closed::read(&root), None);
         assert!(again(&root).is_err() && to_text(&root).is_none() && state(&root).is_none());

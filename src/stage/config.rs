@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn the_kernel_command_line_names_a_cloud_config() {
         let dir = TempDir::new("config-url");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/etc/cloud/cloud.cfg", "a: image\nb: image\n", Attr::root(0o644)).unwrap();
         root.write("/opt/c", "#cloud-config\na: url\n", Attr::root(0o644)).unwrap();
         root.write("/opt/other", "a: url\n", Attr::root(0o644)).unwrap();
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn template_waits_for_the_running_systems_metadata() {
         let dir = TempDir::new("config-late");
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let root = dir.root(Use::Tree);
         let known = "{network: {interfaces: {}}, local-ipv4: 10.0.0.1}";
         for (source, metadata, header, waits) in [
             ("VMware", "{}", "## template: jinja\n", true),
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn removes_a_boothook_missing_in_the_data() {
         let dir = TempDir::new("old-boothooks");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let mut hooks_after = |names: &[&str]| {
             let boothooks = names.iter().map(|name| ((*name).to_owned(), b"x".to_vec().into())).collect();

@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn user_datas_credentials_go_to_systemds_stores() {
         let dir = TempDir::new("credentials-given");
-        let mut root = Root::open_new(&dir.0);
+        let mut root = dir.root(Use::NewRoot);
         dir.write("run/credstore/there", "old");
         let null = "BYRp2vb1QySABUnaD46i+yAAAAABAAAADAAAABAAAAD7MQX9";
         let text = format!(
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn credentials_hold_only_values_missing_on_disk() {
         let dir = TempDir::new("credentials-left");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let mut write = |files: &[(&str, &str)], commit: bool| {
             for (path, text) in files {
                 root.write(path, *text, Attr::root(0o600)).unwrap();
@@ -205,7 +205,7 @@ mod tests {
             if commit {
                 assert_eq!(root.commit(), []);
             }
-            let disk = Root::open(&dir.0, Use::Plan).unwrap();
+            let disk = dir.root(Use::Plan);
             let text = |content: &Content| String::from_utf8(content.to_vec()).unwrap();
             wanted(&root, &disk)
                 .iter()

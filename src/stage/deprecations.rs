@@ -1,16 +1,14 @@
 //! Every deprecation of [`crate::base::deprecated`]: what reports it, and in which words.
 
-use super::boot::Boot;
+use super::local;
 use super::modules::Run;
-use super::{Options, local};
 use crate::base::problem::Severity;
 use crate::base::testing::TempDir;
 use crate::instance::{Instance, NetworkData};
 use crate::machine::Machine;
 use crate::module;
-use crate::root::{Root, Use};
+use crate::root::Use;
 use crate::source;
-use crate::system::Nothing;
 
 /// Where a row puts its text.
 const USER: &str = "var/lib/cloud/seed/nocloud/user-data";
@@ -142,9 +140,9 @@ fn reported(file: &str, text: &str) -> Vec<String> {
         dir.write(path, text);
     }
     dir.write(file, &if file == USER { format!("#cloud-config\n{text}\n") } else { format!("{text}\n") });
-    let machine = Machine::read(&dir.0);
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+    let machine = dir.machine();
+    let mut root = dir.root(Use::Tree);
+    let mut boot = crate::stage::testing::boot(&root, &machine);
     let instance = local::seeded(&mut root, &mut boot, &dir.0.join("var/lib/cloud/seed/nocloud")).unwrap();
     // It has nothing to do before the pivot.
     let growpart = module::find("growpart").unwrap();

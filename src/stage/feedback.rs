@@ -151,13 +151,13 @@ mod tests {
     use crate::instance::NetworkData;
     use crate::machine::Machine;
     use crate::root::{Output, Use};
-    use crate::stage::Options;
-    use crate::system::Nothing;
+
+    use crate::stage::testing;
 
     #[test]
     fn publishes_host_keys_once_unless_excluded() {
         let dir = TempDir::new("feedback");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         for kind in ["rsa", "ed25519"] {
             root.write(
                 &format!("/etc/ssh/ssh_host_{kind}_key.pub"),
@@ -187,7 +187,7 @@ mod tests {
             let dir = TempDir::new("feedback-network");
             dir.write("usr/lib/systemd/systemd", "");
             std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             for program in programs {
                 root.write(&format!("/usr/sbin/{program}"), "", Attr::root(0o755)).unwrap();
             }
@@ -198,7 +198,7 @@ mod tests {
                 Ok(Output { status: 0, stdout: Vec::new(), stderr: Vec::new() })
             }));
             let machine = Machine::default();
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let mut boot = testing::boot(&root, &machine);
             let network = Some(NetworkData::Cloud(yaml::parse("t", &network).unwrap()));
             let instance = Instance { source: source.into(), network, ..Instance::default() };
             await_network(&mut root, &mut boot, &instance, source::named(source).unwrap());
@@ -212,12 +212,12 @@ mod tests {
     #[test]
     fn key_of_the_running_system_may_log_in() {
         let dir = TempDir::new("feedback-keys");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\na:x:1000:1000::/home/a:/bin/sh\n", Attr::root(0o644))
             .unwrap();
         root.write("/etc/group", "a:x:1000:\n", Attr::root(0o644)).unwrap();
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(&root, &machine);
         let config = "{users: [default], system_info: {default_user: {name: a}}, cloud_init_modules: [ssh]}";
         boot.config = Some(yaml::parse("t", config).unwrap().into());
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti";

@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn images_cloud_init_runs_only_if_nothing_found() {
         let dir = TempDir::new("handover");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         for path in [INSTALLED, "/usr/bin/cloud-init", "/usr/lib/systemd/systemd"] {
             root.write(path, "", Attr::root(0o755)).unwrap();
         }
@@ -326,7 +326,7 @@ mod tests {
     fn boot_has_units_of_stages_left_or_required() {
         let started = |first: Option<Stage>, image: &[(&str, &str)], hotplug: bool| {
             let dir = TempDir::new("handover-units");
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             let some = ["/usr/lib/systemd/systemd", "/usr/lib/systemd/system/other.service"].map(|path| (path, ""));
             for (path, text) in [(INSTALLED, "")].iter().chain(&some).chain(image) {
                 root.write(path, *text, Attr::root(0o755)).unwrap();
@@ -405,7 +405,7 @@ mod tests {
             dir.write("etc/fstab", "LABEL=usr /usr ext4 defaults 0 2\n");
             std::fs::create_dir_all(dir.0.join("usr")).unwrap();
             std::fs::create_dir_all(dir.0.join(&folder[1..])).unwrap();
-            let root = Root::open_new(&dir.0);
+            let root = dir.root(Use::NewRoot);
             assert!(root.lacks_usr());
             // The program itself is not put into this machine's /run.
             assert_eq!(Units::are_of_use(&root), has_units, "{folder}");
@@ -421,7 +421,7 @@ mod tests {
             ("systemd-imds-import.service", "|!/run/cloud-init/cloud-id"),
         ] {
             let dir = TempDir::new("handover-held-back");
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             for path in [INSTALLED, "/usr/lib/systemd/systemd", &format!("/usr/lib/systemd/system/{unit}")] {
                 root.write(path, "", Attr::root(0o755)).unwrap();
             }
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn what_a_removed_package_masked_runs() {
         let dir = TempDir::new("handover-masked");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write(INSTALLED, "", Attr::root(0o755)).unwrap();
         let mask = |name: &str| format!("/etc/systemd/system/{name}.service");
         for name in ["cloud-init-local", "cloud-final"] {

@@ -201,7 +201,7 @@ mod tests {
     /// A tree whose instance came from a seed in it, with hotplug as `config` says.
     fn tree(config: &str, seed: &str) -> (TempDir, Root, Machine) {
         let dir = TempDir::new("hotplug");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let write = |root: &mut Root, path: &str, text: &str| root.write(path, text, Attr::root(0o755)).unwrap();
         write(&mut root, "/usr/lib/os-release", "ID=debian\n");
         for program in ["/usr/lib/systemd/systemd-networkd", "/usr/bin/ip", "/usr/bin/systemctl"] {
@@ -216,7 +216,7 @@ mod tests {
         }
         state::store(&mut root, &instance("{version: 2, ethernets: {eth0: {dhcp4: true}}}")).unwrap();
         assert_eq!(root.commit(), []);
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         (dir, root, machine)
     }
 

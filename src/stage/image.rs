@@ -212,9 +212,9 @@ mod tests {
         let fifo = dir.0.join("etc/cloud/cloud.cfg.d/20-fifo.cfg");
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, fifo, kind, 0o600.into(), 0).unwrap();
-        let root = Root::open(&dir.0, Use::Plan).unwrap();
+        let root = dir.root(Use::Plan);
         let report = Problems::new();
-        let image = Image::read(&root, &Machine::read(&dir.0), &report);
+        let image = Image::read(&root, &dir.machine(), &report);
         assert_eq!(image.config.get("disable_root"), Some(&Value::Bool(false)));
         let said: Vec<String> = report.entries().iter().map(ToString::to_string).collect();
         assert_eq!(said.iter().filter(|text| text.ends_with(".cfg is not a regular file")).count(), 2, "{said:?}");
@@ -234,9 +234,9 @@ mod tests {
             let dir = TempDir::new("image-distro");
             dir.write("etc/os-release", release);
             dir.write("etc/cloud/cloud.cfg", format!("a: [\n  1]\n{config}"));
-            let root = Root::open(&dir.0, Use::Plan).unwrap();
+            let root = dir.root(Use::Plan);
             let report = Problems::new();
-            let image = Image::read(&root, &Machine::read(&dir.0), &report);
+            let image = Image::read(&root, &dir.machine(), &report);
             assert_eq!(image.distro.name, name, "{release}{config}");
             // So are the defaults below the image's own values.
             let user = image.config.at(&["system_info", "default_user", "name"]).and_then(Value::as_str);

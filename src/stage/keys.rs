@@ -238,10 +238,11 @@ mod tests {
     use crate::base::mask;
     use crate::base::testing::{TempDir, skip};
     use crate::instance::Instance;
-    use crate::stage::Options;
-    use crate::stage::boot::Boot;
+    use crate::root::Use;
+
     use crate::stage::local;
-    use crate::system::Nothing;
+    use crate::stage::testing;
+
     use std::path::Path;
     use std::process::{Command, Stdio};
 
@@ -269,8 +270,8 @@ mod tests {
 
     /// Provisions with user-data. Returns the errors and warnings.
     fn provision(dir: &TempDir, user_data: &[u8]) -> Vec<String> {
-        let (machine, mut root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let (machine, mut root) = (dir.machine(), dir.root(Use::NewRoot));
+        let mut boot = testing::boot(&root, &machine);
         let instance = Instance {
             source: "NoCloud".into(),
             instance_id: "i".into(),
@@ -320,7 +321,7 @@ mod tests {
         assert_eq!(of_name, ["etc/hostname", in_memory, notes[0], notes[1]]);
         assert_eq!(of("plain-token"), ["run/credstore/app.token", in_memory]);
         assert_eq!(of("plain-zone"), [in_memory]);
-        let mode = |path: &str| Root::open_new(&dir.0).stat(path).unwrap().attr.mode;
+        let mode = |path: &str| dir.root(Use::NewRoot).stat(path).unwrap().attr.mode;
         assert_eq!((mode(DECRYPTED), mode("/run/credstore/app.token")), (0o600, 0o400));
         // In a MIME document beside a part that is not.
         let armored = base64_of("#cloud-config\nwrite_files: [{path: /etc/app.key, content: plain-part}]\n");
@@ -354,8 +355,8 @@ mod tests {
     fn merging_decrypts_no_value_of_a_configuration() {
         let dir = machine("keys-once");
         let document = format!("#cloud-config\nfinal_message: encrypted({})\n", base64_of("opened-but-once"));
-        let (machine, root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let (machine, root) = (dir.machine(), dir.root(Use::NewRoot));
+        let mut boot = testing::boot(&root, &machine);
         let instance = Instance { user_data: Some(document.into_bytes().into()), ..Instance::default() };
         let mut fetch = |include: &crate::userdata::Include<'_>| crate::stage::config::without_network(&root, include);
         let (merged, _) =
@@ -475,7 +476,7 @@ mod tests {
             b"BYRp2vb1QySABUnaD46i+yAAAAABAAAADAAAABAAAAD7MQX9+jk2XS7Z5tEAAAAApkLZRQN1OnO3k8ViTQsd9C4OosYrOP4c\n\
                               dWJac/jNC5WP3qmRbkMR90nJeCSY3EbWmrhkq3mt9vw3xCAQB3MW2/Da+f8=\n";
         let dir = machine("keys-null");
-        let (machine, root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+        let (machine, root) = (dir.machine(), dir.root(Use::NewRoot));
         let opened = || match Keys::of(&root, &machine).open(&root, NULL, "prepivot.test") {
             Opened::Plain(plain) => String::from_utf8(plain).unwrap(),
             Opened::Later => "later".into(),

@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn sees_running_stage_and_killed_one_failed() {
         let dir = TempDir::new("running");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         show_running(&mut root, &Problems::new(), 1.5);
         let text = std::fs::read_to_string(dir.0.join("run/cloud-init/status.json")).unwrap();
         assert!(text.contains("\"stage\": \"init-local\"") && text.contains("\"start\": 1.5"), "{text}");

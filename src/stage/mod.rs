@@ -34,6 +34,8 @@ mod rerun;
 mod schedule;
 pub mod search;
 pub mod single;
+#[cfg(test)]
+pub mod testing;
 pub mod trust;
 pub mod web;
 
@@ -277,9 +279,9 @@ mod tests {
     fn log_belongs_to_the_first_existing_owner() {
         let dir = TempDir::new("log-owner");
         std::fs::create_dir(dir.0.join("etc")).unwrap();
-        std::fs::write(dir.0.join("etc/passwd"), "syslog:x:7:8::/:/bin/sh\n").unwrap();
-        std::fs::write(dir.0.join("etc/group"), "adm:x:9:\n").unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        dir.write("etc/passwd", "syslog:x:7:8::/:/bin/sh\n");
+        dir.write("etc/group", "adm:x:9:\n");
+        let mut root = dir.root(Use::Tree);
         root.write(LOG, "line\n", Attr::root(0o600)).unwrap();
         let mut owner = |text: &str| {
             let result = own_log(&mut root, &yaml::parse("t", text).unwrap());
@@ -297,7 +299,7 @@ mod tests {
     #[test]
     fn log_gets_its_mode_back() {
         let dir = TempDir::new("log-mode");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         restrict_log(&mut root).unwrap();
         assert!(!root.exists(LOG));
         for mode in [0o644, 0o600, 0o640] {

@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn only_root_reads_the_configurations_record() {
         let dir = TempDir::new("network-json");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         write_json(&mut root, &instance, None).unwrap();
         let path = format!("{}/network-config.json", state::folder(&instance));
@@ -296,7 +296,7 @@ mod tests {
         let dir = TempDir::new("network-owner");
         dir.write("etc/passwd", "root:x:0:0::/root:/bin/sh\nsystemd-network:x:998:997::/:/sbin/nologin\n");
         dir.write("etc/group", "root:x:0:\nsystemd-network:x:996:\n");
-        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        let mut root = dir.root(Use::Plan);
         let owner = Some("systemd-network:systemd-network");
         put(&mut root, File { owner, ..File::private("/etc/systemd/network/wg0.netdev", String::new()) }).unwrap();
         let Attr { mode, uid, gid, .. } = root.stat("/etc/systemd/network/wg0.netdev").unwrap().attr;
@@ -318,8 +318,8 @@ mod tests {
             }
         }
         dir.write("usr/sbin/netplan", "");
-        let machine = Machine::read(&dir.0);
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = dir.machine();
+        let mut root = dir.root(Use::Tree);
         let data = r#"{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "ec:0d:9a:15:e2:c1"},
             {"id": "b", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
             "networks": [{"link": "a", "type": "ipv4_dhcp"}, {"link": "b", "type": "ipv4_dhcp"}]}"#;
@@ -349,9 +349,9 @@ mod tests {
             (Some("system_info: {network: {renderers: [networkd, netplan, eni]}}\n"), "netplan"),
         ] {
             cloud_cfg.into_iter().for_each(|text| dir.write("etc/cloud/cloud.cfg", text));
-            let root = Root::open(&dir.0, Use::Plan).unwrap();
+            let root = dir.root(Use::Plan);
             let report = Problems::new();
-            let image = Image::read(&root, &Machine::read(&dir.0), &report);
+            let image = Image::read(&root, &dir.machine(), &report);
             assert_eq!(renderer(&root, &image, &report).map(|r| r.name), Some(name), "{report:?}");
         }
     }
@@ -380,9 +380,9 @@ mod tests {
     #[test]
     fn shared_files_are_merged_where_their_links_lead() {
         let dir = TempDir::new("network-merged");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/etc/os-release", "ID=rhel\n", Attr::root(0o644)).unwrap();
-        let image = Image::read(&root, &Machine::read(&dir.0), &Problems::new());
+        let image = Image::read(&root, &dir.machine(), &Problems::new());
         let document = yaml::parse(
             "t",
             "{version: 1, config: [{type: physical, name: e, subnets: [{type: dhcp}]}, {type: nameserver, address: 9.9.9.9}]}",
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn what_an_image_has_by_default_makes_way() {
         let dir = TempDir::new("network-defaults");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let eth0 = "/etc/network/interfaces.d/eth0.cfg";
         let snapd = "/etc/netplan/00-snapd-config.yaml";
         let mut left = |eth0_text: &str, snapd_text: &str| {
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn removes_only_files_written_for_an_instance() {
         let dir = TempDir::new("network-owned");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let header = render::HEADER;
         for (path, content) in [
             ("/etc/network/interfaces", "source /etc/network/interfaces.d/*\n"),

@@ -222,11 +222,10 @@ mod tests {
     #[test]
     fn tree_may_name_its_machines_memory() {
         let dir = TempDir::new("outside");
-        std::fs::create_dir_all(dir.0.join("proc")).unwrap();
-        std::fs::write(dir.0.join("proc/meminfo"), "MemFree: 1 kB\nMemTotal:        2048 kB\n").unwrap();
+        dir.write("proc/meminfo", "MemFree: 1 kB\nMemTotal:        2048 kB\n");
         let tree = OfTree::new(&dir.0);
         assert_eq!((tree.memory(), tree.knows_devices()), (Some(2 << 20), false));
-        std::fs::write(dir.0.join("proc/meminfo"), "MemTotal: 99999999999999999999 kB\n").unwrap();
+        dir.write("proc/meminfo", "MemTotal: 99999999999999999999 kB\n");
         assert_eq!(memory_of(&dir.0), None);
     }
 }

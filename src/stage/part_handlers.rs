@@ -136,8 +136,9 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::machine::Machine;
     use crate::root::{Output, Use};
-    use crate::stage::Options;
-    use crate::system::Nothing;
+
+    use crate::stage::testing;
+
     use std::io::Write;
 
     const MIME: &str = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n";
@@ -210,7 +211,7 @@ mod tests {
         let dir = TempDir::new("part-handlers");
         let log = dir.0.join("log");
         let with_log = |code: &str| code.replace("LOG", &format!("{:?}", log.to_str().unwrap()));
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/usr/bin/python3", "", Attr::root(0o755)).unwrap();
         root.write(&format!("{FOLDER}/of_image.py"), with_log(OF_IMAGE), Attr::root(0o644)).unwrap();
         root.play(programs);
@@ -233,7 +234,7 @@ mod tests {
         let machine = Machine::default();
         let mut warnings = Vec::new();
         for _ in 0..2 {
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let mut boot = testing::boot(&root, &machine);
             let mut fetch = |_: &crate::userdata::Include<'_>| Ok(crate::userdata::Fetched::NoNetwork);
             let empty = Value::Map(Map::new());
             let (_, consumed) =

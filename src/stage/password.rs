@@ -64,12 +64,13 @@ mod tests {
     use super::*;
     use crate::base::password;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
+
     use crate::machine::Machine;
     use crate::root::Use;
     use crate::root::run_dir::{LocalResult, LocalStage, Origin, Record};
-    use crate::stage::Options;
-    use crate::system::Nothing;
+
+    use crate::stage::testing;
+
     use std::io::{Read, Write};
 
     const LISTED: &str = "cloud_init_modules: [set-passwords]";
@@ -78,12 +79,11 @@ mod tests {
     fn server_is_asked_on_later_boots_alone() {
         let asked = |source: &str, subplatform: &str, config: &str, read: bool| {
             let dir = TempDir::new("password-server");
-            let (mut root, machine) = (Root::open(&dir.0, Use::Tree).unwrap(), Machine::default());
+            let (mut root, machine) = (dir.root(Use::Tree), Machine::default());
             let origin = if read { Origin::New } else { Origin::Kept };
             let result = LocalResult::Provisioned(origin, ());
             LocalStage { start: 0.0, finished: 0.0, result }.write(&mut root).unwrap();
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            let mut boot = testing::boot_with(&root, &machine, config);
             let instance = Instance { source: source.into(), subplatform: subplatform.into(), ..Instance::default() };
             server(&mut root, &mut boot, &instance)
         };
@@ -117,7 +117,7 @@ mod tests {
         dir.write("etc/group", "");
         dir.write("etc/ssh/sshd_config", "");
         let machine = Machine::default();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let instance = Instance { source: "Exoscale".into(), from_network: true, ..Instance::default() };
         let mut run = |config: &str, answer: &str| {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -132,8 +132,7 @@ mod tests {
             });
             let given = ask(&url).unwrap();
             assert!(served.join().unwrap().contains("domu_request: send_my_password"));
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            let mut boot = testing::boot_with(&root, &machine, config);
             let before = boot.config.clone();
             let set = given.and_then(|given| set(&mut root, &mut boot, &instance, given));
             assert_eq!((boot.config, boot.report.has(crate::base::problem::Severity::Warning)), (before, false));

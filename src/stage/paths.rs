@@ -58,13 +58,14 @@ mod tests {
     use crate::document::yaml;
     use crate::instance::{Instance, state};
     use crate::machine::Machine;
-    use crate::stage::{Options, commit};
-    use crate::system::Nothing;
+    use crate::root::Use;
+    use crate::stage::commit;
+    use crate::stage::testing;
 
     /// The warnings of a root with these paths.
     fn linked(root: &mut Root, paths: &str) -> Vec<String> {
         let machine = Machine::default();
-        let mut boot = Boot::new(root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(root, &machine);
         boot.image.config = yaml::parse("t", &format!("system_info: {{paths: {paths}}}")).unwrap();
         link(root, &mut boot);
         commit(root, &boot.report);
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn the_state_is_where_the_image_wants_it() {
         let dir = TempDir::new("places");
-        let mut root = Root::open_new(&dir.0);
+        let mut root = dir.root(Use::NewRoot);
         // A seed that the image has in the new folder.
         root.write("/srv/cloud/seed/nocloud/meta-data", "instance-id: x\n", Attr::root(0o644)).unwrap();
         for _ in 0..2 {
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(dir.0.join("srv/cloud/data/instance-id")).unwrap(), "i-1\n");
         assert_eq!(root.text("/run/ci/.instance-id"), "i-1\n");
         assert_eq!(root.read_link("/run/cloud-init").as_deref(), Some("/run/ci"));
-        let mut again = Root::open_new(&dir.0);
+        let mut again = dir.root(Use::NewRoot);
         assert_eq!(state::last_id(&again).as_deref(), Some("i-1"));
         assert_eq!(linked(&mut again, "{cloud_dir: /srv/cloud, run_dir: /run/ci}"), [""; 0]);
     }
@@ -96,12 +97,12 @@ mod tests {
     fn what_cannot_be_the_place_is_a_warning() {
         for paths in ["cloud_dir: srv", "cloud_dir: /var/lib/cloud/x", "cloud_dir: /run/x", "cloud_dir: /a/../b"] {
             let dir = TempDir::new("places-wrong");
-            let mut root = Root::open_new(&dir.0);
+            let mut root = dir.root(Use::NewRoot);
             let warnings = linked(&mut root, &format!("{{{paths}}}"));
             assert!(warnings.len() == 1 && warnings[0].contains("/var/lib/cloud is used: expected"), "{warnings:?}");
         }
         let dir = TempDir::new("places-there");
-        let mut root = Root::open_new(&dir.0);
+        let mut root = dir.root(Use::NewRoot);
         root.write("/var/lib/cloud/data/instance-id", "i\n", Attr::root(0o644)).unwrap();
         assert_eq!(root.commit(), []);
         let warnings = linked(&mut root, "{cloud_dir: /srv/cloud, run_dir: /srv/run}");

@@ -323,9 +323,7 @@ mod tests {
     fn shows_requests_and_what_comes_before() {
         let (tree, seed) = (TempDir::new("plan-tree"), TempDir::new("plan-seed"));
         tree.write("etc/os-release", "ID=debian\n");
-        tree.write("usr/bin/ssh-keygen", "");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(tree.0.join("usr/bin/ssh-keygen"), mode).unwrap();
+        tree.program("usr/bin/ssh-keygen");
         let planned = |user_data: &str| {
             seed.write("meta-data", "instance-id: i\n");
             seed.write("user-data", format!("#cloud-config\nlocale: false\n{user_data}\n"));

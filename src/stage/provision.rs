@@ -198,8 +198,8 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::machine::Machine;
     use crate::root::Use;
-    use crate::stage::Options;
-    use crate::system::Nothing;
+
+    use crate::stage::testing;
 
     #[test]
     fn later_stages_use_configuration_that_user_data_writes() {
@@ -207,7 +207,7 @@ mod tests {
         dir.write("usr/share/zoneinfo/Europe/Rome", "");
         dir.write("etc/os-release", "ID=debian\n");
         dir.write("etc/cloud/cloud.cfg", "## template: jinja\nhostname: n-{{ v1.instance_id }}\n");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let drop_in = "## template: jinja\ntimezone: {{ 'Europe/Rome' }}\nruncmd: ['echo {{ v1.instance_id }}']\nhostname: late\n";
         let files = Value::from(vec![Value::from(
             [("path", "/etc/cloud/cloud.cfg.d/9.cfg"), ("content", drop_in)]
@@ -219,7 +219,7 @@ mod tests {
         let instance =
             Instance { source: "NoCloud".into(), instance_id: "five".into(), user_data, ..Instance::default() };
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(&root, &machine);
         assert!(provision(&mut root, &mut boot, &instance, true));
         assert_eq!(root.text("/etc/timezone"), "Europe/Rome\n");
         assert!(root.text("/var/lib/cloud/instances/five/scripts/runcmd").contains("echo five"));
@@ -240,11 +240,11 @@ mod tests {
         for name in ["config_mounts", "config_set_passwords"] {
             dir.write(&format!("var/lib/cloud/instances/i/sem/{name}"), "");
         }
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let files = vec![("etc/own".to_owned(), b"a".to_vec().into())];
         let instance = Instance { instance_id: "i".into(), files, ..Instance::default() };
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(&root, &machine);
         provision(&mut root, &mut boot, &instance, true);
         let is_done = |name: &str| state::is_done(&root, &instance, name, Frequency::Instance);
         assert!(is_done("config_mounts.live") && is_done("config_set_passwords.live"));
@@ -256,7 +256,7 @@ mod tests {
     fn writes_sources_files_once_over_stale_ones() {
         let dir = TempDir::new("source-files");
         dir.write("etc/stale", "x");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let instance = Instance {
             instance_id: "i".into(),
             files: ["etc/own", "tmp/own"].map(|path| (path.into(), b"a".to_vec().into())).into(),

@@ -434,6 +434,7 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::document::Map;
     use crate::root::{Attr, CLOUD_INIT_LOG as LOG, Output, Use};
+    use crate::stage::testing;
     use crate::system::password;
 
     #[test]
@@ -448,7 +449,7 @@ mod tests {
             let dir = TempDir::new("later-addresses");
             dir.write("usr/lib/systemd/systemd", "");
             std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             if tool {
                 root.write("/usr/bin/vmware-rpctool", "", Attr::root(0o755)).unwrap();
             }
@@ -470,7 +471,7 @@ mod tests {
     #[test]
     fn reports_the_random_password_that_is_set() {
         let dir = TempDir::new("later-passwords");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/etc/passwd", "a:x:1:1::/:/bin/sh\n", Attr::root(0o644)).unwrap();
         root.write("/etc/shadow", "a:!:1:0:99999:7:::\n", Attr::root(0o640)).unwrap();
         let machine = Machine::default();
@@ -481,7 +482,7 @@ mod tests {
             let config = format!("{{{lists}, chpasswd: {{users: [{{name: a, type: RANDOM}}]}}}}");
             let user_data = Some(format!("#cloud-config\n{config}").into_bytes().into());
             let instance = Instance { instance_id: id.into(), user_data, ..Instance::default() };
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &crate::system::Nothing);
+            let mut boot = testing::boot(&root, &machine);
             let (_, passwords) = work(&mut root, &mut boot, instance, false, Stage::Network, &[]);
             let hash = root.text("/etc/shadow").split(':').nth(1).unwrap_or_default().to_owned();
             (passwords, hash, root.exists(run_dir::RANDOM_PASSWORDS))
@@ -505,7 +506,7 @@ mod tests {
     fn stage_begins_under_the_name_of_its_command() {
         for (action, expected) in [(None, "'init'"), (Some("modules:init"), "'modules:init'")] {
             let dir = TempDir::new("later-action");
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             let options = Options { action, ..Options::default() };
             let machine = Machine::default();
             let instance = Instance { instance_id: "i".into(), ..Instance::default() };
@@ -518,7 +519,7 @@ mod tests {
     #[test]
     fn early_work_starts_no_boot_in_log() {
         let dir = TempDir::new("later-early");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let config = format!("{}/combined-cloud-config.json", state::RUN_DIR);
         root.write(&config, r#"{"cloud_init_modules": []}"#, Attr::root(0o600)).unwrap();
         let options = Options { force: true, ..Options::default() };
@@ -536,7 +537,7 @@ mod tests {
     #[test]
     fn writes_files_that_the_initramfs_did_not() {
         let dir = TempDir::new("later");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let mut status = Status::new();
         status.begin(Stage::Local, 1.0);
         status.save_in_run(&mut root, false).unwrap();

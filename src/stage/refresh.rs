@@ -211,8 +211,8 @@ mod tests {
     use crate::document::yaml;
     use crate::machine::Machine;
     use crate::root::Use;
-    use crate::stage::Options;
-    use crate::system::Nothing;
+
+    use crate::stage::testing;
 
     #[test]
     fn only_what_the_user_allows() {
@@ -230,9 +230,9 @@ mod tests {
         let allowed = |own: &str, source: &str| {
             let dir = TempDir::new("refresh");
             dir.write("etc/cloud/cloud.cfg", own);
-            let root = Root::open(&dir.0, Use::Tree).unwrap();
+            let root = dir.root(Use::Tree);
             let machine = Machine::default();
-            let boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let boot = testing::boot(&root, &machine);
             is_allowed(&boot, &Instance { source: source.into(), ..Instance::default() })
         };
         assert!(allowed("datasource_list: [OpenStack]\n", "ConfigDrive"));
@@ -255,9 +255,8 @@ mod tests {
             if another {
                 dir.write(state::ANOTHER.trim_start_matches('/'), "");
             }
-            let (root, machine) = (Root::open(&dir.0, Use::Tree).unwrap(), Machine::default());
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            let (root, machine) = (dir.root(Use::Tree), Machine::default());
+            let boot = testing::boot_with(&root, &machine, config);
             is_due(&root, &boot, &Instance { source: source.into(), from_network, ..Instance::default() })
         };
         let due = |config: &str, source: &str| asked(config, source, true, false);

@@ -121,13 +121,14 @@ impl Before {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
+
     use crate::instance::status::Status;
     use crate::machine::Machine;
     use crate::root::{Stage, Use};
-    use crate::stage::Options;
+
     use crate::stage::modules::{Half, Run};
-    use crate::system::Nothing;
+    use crate::stage::testing;
+
     use std::fs;
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";
@@ -151,9 +152,8 @@ mod tests {
         );
         let machine = Machine::default();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", &config).unwrap().into());
+        let mut root = dir.root(Use::Tree);
+        let mut boot = testing::boot_with(&root, &machine, &config);
         assert!(has_early_commands(&root, &boot, &instance));
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
         run.stage(Stage::Network, Half::BeforePivot);
@@ -168,8 +168,7 @@ mod tests {
         let host_key = root.text("/etc/ssh/ssh_host_ed25519_key");
 
         // The commands.
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", &config).unwrap().into());
+        let mut boot = testing::boot_with(&root, &machine, &config);
         let before = Before::look(&mut root, &mut boot, &instance);
         assert!(!root.exists(FileHalves::PATH) && !before.is_empty());
         fs::write(path("etc/ssh/sshd_config"), "AuthorizedKeysFile /etc/ssh/keys/%u\n").unwrap();
@@ -201,9 +200,8 @@ mod tests {
         let machine = Machine::default();
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let config = "bootcmd: [x]\nssh_pwauth: true\ncloud_init_modules: [bootcmd, set_passwords]";
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        let mut root = dir.root(Use::Tree);
+        let mut boot = testing::boot_with(&root, &machine, config);
         let mut run = Run::new(&mut root, &mut boot, &instance).noting(Some(Vec::new()));
         run.stage(Stage::Network, Half::BeforePivot);
         let halves = run.into_noted().unwrap();

@@ -225,10 +225,11 @@ mod tests {
     use crate::document::{Value, yaml};
     use crate::instance::Frequency;
     use crate::machine::Machine;
-    use crate::stage::Options;
+    use crate::root::Use;
+
     use crate::stage::modules::Half;
     use crate::stage::rerun::boothooks_of;
-    use crate::system::Nothing;
+    use crate::stage::testing;
 
     fn done(instance: Instance) -> Provisioned {
         Provisioned { instance, summary: String::new(), is_complete: true, has_changes: true }
@@ -243,17 +244,15 @@ mod tests {
             ("etc/shadow", "root:*:1::::::\n"),
             ("etc/group", "root:x:0:\n"),
             ("usr/bin/apt-get", ""),
-            ("usr/bin/dpkg", ""),
             ("usr/lib/systemd/systemd", ""),
         ] {
             dir.write(path, text);
         }
-        let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(dir.0.join("usr/bin/dpkg"), runs).unwrap();
-        let mut root = Root::open_new(&dir.0);
+        dir.program("usr/bin/dpkg");
+        let mut root = dir.root(Use::NewRoot);
         let instance = Instance { instance_id: "i".into(), local_hostname: Some("one".into()), ..Instance::default() };
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(&root, &machine);
         let Value::Map(mut merged) = boot.config().clone() else { panic!("the image's configuration is a mapping") };
         let Value::Map(own) = yaml::parse("t", config).unwrap() else { panic!("{config} is no mapping") };
         own.iter().for_each(|(key, value)| drop(merged.insert(key, value.clone())));
@@ -320,10 +319,9 @@ mod tests {
         let idle = |prepare: &dyn Fn(&mut Root, &mut Boot, &mut Provisioned, &mut Origin)| {
             let dir = TempDir::new("demand-left");
             dir.write("usr/lib/systemd/systemd", "");
-            let mut root = Root::open_new(&dir.0);
+            let mut root = dir.root(Use::NewRoot);
             let machine = Machine::default();
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            boot.config = Some(yaml::parse("t", "{}").unwrap().into());
+            let mut boot = testing::boot_with(&root, &machine, "{}");
             let instance = Instance { instance_id: "i".into(), ..Instance::default() };
             let (mut done, mut origin) = (done(instance), Origin::New);
             prepare(&mut root, &mut boot, &mut done, &mut origin);
@@ -392,9 +390,8 @@ mod tests {
     #[test]
     fn network_stage_waits_for_network_before_commands() {
         let dir = TempDir::new("demand");
-        std::fs::create_dir_all(dir.0.join("usr/lib/systemd")).unwrap();
-        std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
-        let mut root = Root::open_new(&dir.0);
+        dir.write("usr/lib/systemd/systemd", "");
+        let mut root = dir.root(Use::NewRoot);
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let done = done(instance);
         let machine = Machine::default();
@@ -403,8 +400,7 @@ mod tests {
                 root.write(&format!("{}/part-001", boothooks_of(&done.instance)), "#!/bin/sh\n", Attr::root(0o700))
                     .unwrap();
             }
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-            boot.config = Some(yaml::parse("t", config).unwrap().into());
+            let mut boot = testing::boot_with(&root, &machine, config);
             root.remove(COMMANDS_WAIT.0).unwrap();
             skip_idle(&mut root, &mut boot, &mut Status::new(), Origin::New, &done).unwrap();
             let text = root.text(COMMANDS_WAIT.0);

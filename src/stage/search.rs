@@ -530,13 +530,13 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::root::{Attr, Use};
-    use crate::stage::Options;
-    use crate::system::Nothing;
+
+    use crate::stage::testing;
 
     #[test]
     fn certain_service_has_more_time_than_possible() {
         let dir = TempDir::new("jobs");
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
         let service = |name, certainty| Service { source: source::named(name).unwrap(), certainty, marked: true };
         let mut of = |services: &[Service]| {
@@ -558,9 +558,9 @@ mod tests {
         let dir = TempDir::new("copied");
         std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
         let is_others = |own: &str, cached: Option<&str>| {
-            std::fs::write(dir.0.join("sys/class/dmi/id/product_uuid"), own).unwrap();
+            dir.write("sys/class/dmi/id/product_uuid", own);
             let instance = Instance { machine_uuid: cached.map(str::to_owned), ..Instance::default() };
-            is_of_another_machine(&instance, &Machine::read(&dir.0))
+            is_of_another_machine(&instance, &dir.machine())
         };
         assert!(is_others("AA-1\n", Some("bb-2")));
         assert!(!is_others("AA-1\n", Some("aa-1")));
@@ -572,7 +572,7 @@ mod tests {
     fn found_id(root: &Root, machine: &Machine, dir: &TempDir) -> String {
         let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
         let mut drives = Drives::new(&[""; 0], places);
-        let mut boot = Boot::new(root, machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(root, machine);
         match find_with(root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Same(same) => same.instance_id,
             Outcome::Read(found) => found.instance.instance_id,
@@ -585,8 +585,8 @@ mod tests {
         let dir = TempDir::new("find-kept");
         dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");
         dir.write("var/lib/cloud/seed/nocloud/user-data", "");
-        let machine = Machine::read(&dir.0);
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = dir.machine();
+        let mut root = dir.root(Use::Tree);
         let cached = Instance { source: "NoCloud".into(), instance_id: "kept".into(), ..Instance::default() };
         state::store(&mut root, &cached).unwrap();
         for (marked, id) in [(false, "another"), (true, "kept")] {
@@ -604,8 +604,8 @@ mod tests {
         dir.write("sys/class/dmi/id/product_uuid", "0-1\n");
         dir.write("var/lib/cloud/seed/nocloud/meta-data", "instance-id: another\n");
         dir.write("var/lib/cloud/seed/nocloud/user-data", "");
-        let machine = Machine::read(&dir.0);
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let machine = dir.machine();
+        let mut root = dir.root(Use::Tree);
         let cached = Instance { source: "NoCloud".into(), instance_id: "0-1".into(), ..Instance::default() };
         state::store(&mut root, &cached).unwrap();
         for (marks, id) in [(&[][..], "0-1"), (&[state::ANOTHER], "another"), (&[&state::kept_mark(&cached)], "0-1")] {
@@ -618,7 +618,7 @@ mod tests {
     #[test]
     fn clock_change_does_not_shorten_drive_search() {
         let dir = TempDir::new("since-udev");
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         assert_eq!(since_udev(&machine), Duration::ZERO);
         std::fs::create_dir_all(dir.0.join("run/udev")).unwrap();
         let control = std::fs::File::create(dir.0.join("run/udev/control")).unwrap();
@@ -635,14 +635,12 @@ mod tests {
         for (path, content) in
             [("sys/class/dmi/id/sys_vendor", "QEMU\n"), ("sys/class/virtio-ports/vport1p1/name", "com.canonical.lxd\n")]
         {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, content).unwrap();
+            dir.write(path, content);
         }
         std::fs::create_dir_all(dir.0.join("sys/class/block")).unwrap();
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let mut drives = Drives::new(&[""; 0], Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(&root, &machine);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Deferred(why) => assert!(why.starts_with("LXD: /dev/lxd/sock is made by "), "{why}"),
             _ => panic!("the machine is LXD's"),
@@ -691,22 +689,20 @@ mod tests {
                 ("sys/class/dmi/id/sys_vendor", vendor),
                 ("sys/class/dmi/id/product_name", vendor),
                 ("sys/class/dmi/id/product_uuid", "0-1"),
-                (tool, ""),
             ] {
                 dir.write(path, text);
             }
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(dir.0.join(tool), mode).unwrap();
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            dir.program(tool);
+            let mut root = dir.root(Use::Tree);
             let machine_uuid = Some(if is_copy { "0-0" } else { "0-1" }.to_owned());
             let cached =
                 Instance { source: source.into(), instance_id: id.into(), machine_uuid, ..Instance::default() };
             state::store(&mut root, &cached).unwrap();
             assert_eq!(root.commit(), []);
-            let machine = Machine::read(&dir.0);
+            let machine = dir.machine();
             let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
             let mut drives = Drives::new(&[""; 0], places);
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let mut boot = testing::boot(&root, &machine);
             match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
                 Outcome::Deferred(why) => assert!(!later.is_empty() && why.starts_with(later), "{why}"),
                 Outcome::Same(same) => assert_eq!((same.instance_id.as_str(), later), (id, ""), "{source} {tool}"),
@@ -729,10 +725,10 @@ mod tests {
             let dir = TempDir::new("find-none");
             dir.write("etc/cloud/cloud.cfg", config);
             dir.write("proc/cmdline", cmdline);
-            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let (machine, root) = (dir.machine(), dir.root(Use::Plan));
             let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
             let mut drives = Drives::new(&[""; 0], places);
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let mut boot = testing::boot(&root, &machine);
             match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
                 Outcome::Read(found) => assert_eq!(found.instance.instance_id, id, "{config}{cmdline}"),
                 Outcome::Nothing(_) => assert_eq!(id, "", "{config}{cmdline}"),
@@ -752,11 +748,11 @@ mod tests {
             let dir = TempDir::new("find-list");
             dir.write("etc/cloud/cloud.cfg", format!("datasource_list: {list}\n"));
             dir.write("proc/1/environ", environment);
-            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let (machine, root) = (dir.machine(), dir.root(Use::Plan));
             assert_eq!(machine.is_container(), !environment.is_empty());
             let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
             let mut drives = Drives::new(&["cidata"], places);
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let mut boot = testing::boot(&root, &machine);
             let start = std::time::Instant::now();
             let found = find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::from_secs(60)));
             let took = start.elapsed().as_secs_f64();
@@ -782,8 +778,8 @@ mod tests {
             let dir = TempDir::new("find-fallback");
             dir.write("etc/cloud/cloud.cfg", config);
             dir.write("proc/cmdline", cmdline);
-            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let (machine, root) = (dir.machine(), dir.root(Use::Plan));
+            let mut boot = testing::boot(&root, &machine);
             let found = find_service(&root, &mut boot).map(|found| found.instance.instance_id);
             assert_eq!(found.as_deref(), falls_back.then_some("iid-datasource-none"), "{config}{cmdline}");
         }
@@ -796,7 +792,7 @@ mod tests {
         {
             let dir = TempDir::new("find-forced");
             dir.write("proc/cmdline", cmdline);
-            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let (machine, root) = (dir.machine(), dir.root(Use::Plan));
             let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
             let mut drives = Drives::new(&[""; 0], places);
             let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::ZERO));
@@ -815,10 +811,10 @@ mod tests {
         std::fs::create_dir_all(&seed).unwrap();
         std::fs::write(seed.join("meta-data"), "instance-id: from-seed\n").unwrap();
         std::fs::write(seed.join("user-data"), "").unwrap();
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let places = Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") };
         let mut drives = Drives::new(&source::labels(&Value::Null), places);
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(&root, &machine);
         match find_with(&root, &mut boot, &mut drives, Deadline::after(Duration::ZERO)) {
             Outcome::Read(found) => assert_eq!(found.instance.instance_id, "from-seed"),
             _ => panic!("the seed was not read"),

@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn module_runs_with_named_files_or_if_forced() {
         let dir = TempDir::new("single");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let module = module::find("write-files").unwrap();
         let above = file("above", "write_files: [{path: /etc/x, content: above}]");
         let below = file("below", "write_files: [{path: /etc/x, content: below}]");
@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(single(&options, None), (0, "above".to_owned()), "it is done for this instance");
         assert_eq!(single(&options, Some(Frequency::Always)), (0, "below".to_owned()));
         let mark = "/var/lib/cloud/instances/iid-datasource-none/sem/config_write_files";
-        assert!(Root::open(&dir.0, Use::Tree).unwrap().exists(mark));
+        assert!(dir.root(Use::Tree).exists(mark));
     }
 }

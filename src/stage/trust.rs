@@ -253,11 +253,11 @@ mod tests {
     use crate::instance::{cache, state};
     use crate::root::Use;
     use crate::source::{self, Search};
-    use crate::stage::Options;
-    use crate::stage::boot::Boot;
+
     use crate::stage::image::Image;
     use crate::stage::local;
-    use crate::system::Nothing;
+    use crate::stage::testing;
+
     use crate::trust::measure::predict;
     use std::time::{Duration, Instant};
 
@@ -278,7 +278,7 @@ mod tests {
 
     /// What the machine's seed gives.
     fn read(dir: &TempDir) -> Instance {
-        let (machine, root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+        let (machine, root) = (dir.machine(), dir.root(Use::NewRoot));
         let search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(5)));
         let mut search = search.keeping(Gate::of(&root, &machine).taken());
         source::find_local(&mut search, &["NoCloud".to_owned()]).unwrap().instance
@@ -286,7 +286,7 @@ mod tests {
 
     /// The check of an instance in the initramfs, and its errors and warnings.
     fn judge(dir: &TempDir, instance: &mut Instance, is_fresh: bool) -> (Verdict, Vec<String>) {
-        let (machine, mut root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+        let (machine, mut root) = (dir.machine(), dir.root(Use::NewRoot));
         let (gate, report) = (Gate::of(&root, &machine), Problems::new());
         let verdict = check(&gate, &mut root, &machine, instance, is_fresh, &report);
         assert_eq!(root.commit(), []);
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(measured.len(), 5, "one for each document, also for those that are absent");
         // What `trust predict` prints for the seed.
         let plan = crate::trust::measure::Plan::default();
-        let (machine, root) = (Machine::default(), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (Machine::default(), dir.root(Use::Plan));
         let seed = dir.0.join(SEED);
         let seeded = source::read_seed(&machine, &root, &Value::Null, &seed, Taken::keeping(), &Problems::new())
             .unwrap()
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(judge(&dir, &mut instance, true), (Verdict::default(), vec![]));
         assert!(begin.elapsed() < Duration::from_millis(100));
         assert_eq!((instance, extended(&dir).len(), dir.0.join("run/prepivot").exists()), (same, 0, false));
-        carry(&Machine::read(&dir.0)).unwrap();
+        carry(&dir.machine()).unwrap();
         assert!(!dir.0.join("run/prepivot").exists());
     }
 
@@ -472,7 +472,7 @@ mod tests {
         let (verdict, said) = judge(&dir, &mut instance, true);
         assert_eq!((verdict.problems.len(), verdict.stop, said.len()), (1, None, 1));
         assert!(dir.0.join(&REFUSED[1..]).exists());
-        let mut root = Root::open_new(&dir.0);
+        let mut root = dir.root(Use::NewRoot);
         state::store(&mut root, &instance).unwrap();
         assert_eq!(root.commit(), []);
         // The instance-id is the machine's UUID, by which the cache would be used.
@@ -512,7 +512,7 @@ mod tests {
         ] {
             let policy = format!("user-data = {rule}\nmetadata = use\non-failure = {failure}\n");
             let dir = machine("trust-missing", &policy);
-            let (machine, mut root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
+            let (machine, mut root) = (dir.machine(), dir.root(Use::NewRoot));
             let (gate, report) = (Gate::of(&root, &machine), Problems::new());
             let verdict = missing(&gate, &root, &machine, &report);
             assert_eq!(
@@ -579,7 +579,7 @@ mod tests {
         dir.write("etc/prepivot/allowed_signers", "");
         dir.write("etc/prepivot/key.crt", "x");
         dir.write("etc/prepivot/drivers", "x");
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         carry(&machine).unwrap();
         let mut names: Vec<_> =
             std::fs::read_dir(dir.0.join(policy::COPY)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -593,7 +593,7 @@ mod tests {
         carry(&machine).unwrap();
         assert!(Policy::read(&machine, policy::COPY).unwrap().problem.is_some());
         // A tree that is provisioned by hand has none.
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let root = dir.root(Use::Tree);
         assert!(Gate::of(&root, &machine).includes());
     }
 
@@ -603,13 +603,13 @@ mod tests {
         let url = "cloud-config-url=http://evil.example/";
         dir.write("proc/cmdline", format!("cc: runcmd: [evil]\\n end_cc {url} network-config=e30="));
         dir.write("opt/x", "#cloud-config\nhostname: included\n");
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         for (policy, allowed) in [("", false), ("include = use\ncommand-line = use\n", true)] {
             dir.write("etc/prepivot/trust.conf", format!("user-data = use\nmetadata = use\n{policy}"));
-            let root = Root::open_new(&dir.0);
+            let root = dir.root(Use::NewRoot);
             let image = Image::read(&root, &machine, &Problems::new());
             assert_eq!((image.own.get("runcmd").is_some(), image.config_url.is_some()), (allowed, allowed));
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let mut boot = testing::boot(&root, &machine);
             boot.image.config_url = None;
             let instance = Instance { user_data: Some(b"#include\n/opt/x\n".to_vec().into()), ..Instance::default() };
             let mut fetch =
@@ -624,8 +624,8 @@ mod tests {
     #[test]
     fn a_boot_that_is_stopped_provisions_nothing() {
         let dir = machine("trust-nothing", "metadata = use\non-failure = emergency\n");
-        let (machine, mut root) = (Machine::read(&dir.0), Root::open_new(&dir.0));
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let (machine, mut root) = (dir.machine(), dir.root(Use::NewRoot));
+        let mut boot = testing::boot(&root, &machine);
         let stop = local::outcome_of(&mut root, &mut boot, read(&dir));
         assert_eq!(stop, Some(Stop::Emergency));
         assert!(boot.errors()[0].contains("user-data of NoCloud is refused"));

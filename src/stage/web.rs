@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn recognises_each_form_of_a_local_path() {
         let dir = TempDir::new("local-includes");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/opt/x.cfg", "x", Attr::root(0o644)).unwrap();
         for url in
             ["/opt/x.cfg", "file:///opt/x.cfg", "FILE:///opt/x.cfg", "file:/opt/x.cfg", "file://localhost/opt/x.cfg"]

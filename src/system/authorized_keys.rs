@@ -326,7 +326,7 @@ mod tests {
 
     fn start(config: &str) -> (TempDir, Root, User) {
         let dir = TempDir::new("authorized-keys");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/etc/ssh/sshd_config", config, Attr::root(0o644)).unwrap();
         let user = User { name: "u".into(), ids: Ids { uid: 1000, gid: 1000 }, home: "/home/u".into() };
         root.mkdir("/home/u", Attr::owned(0o755, user.ids)).unwrap();
@@ -418,7 +418,7 @@ mod tests {
         assert!(!root.exists("/etc/authorized_keys"));
 
         let dir = TempDir::new("authorized-keys-link");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.mkdir("/var/home/u", Attr::owned(0o700, user.ids)).unwrap();
         root.symlink("/home", "var/home").unwrap();
         add_to(&mut root, &user, &[A.to_owned()], None, &Problems::new()).unwrap();
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn creates_the_target_of_a_systems_link() {
         let dir = TempDir::new("authorized-keys-no-home");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.symlink("/root", "var/roothome").unwrap();
         let user = User { name: "root".into(), ids: Ids { uid: 0, gid: 0 }, home: "/root".into() };
         let report = Problems::new();

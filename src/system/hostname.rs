@@ -161,10 +161,9 @@ pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::Value;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
+    use crate::system::testing::Inputs;
 
     #[test]
     fn hostile_names_are_made_harmless() {
@@ -192,12 +191,11 @@ mod tests {
     fn the_systems_own_name() {
         let own = |hostname: &str, hosts: &str| {
             let dir = TempDir::new("hostname");
-            let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+            let mut root = dir.root(Use::Plan);
             root.write(HOSTNAME, hostname, Attr::root(0o644)).unwrap();
             root.write(HOSTS, hosts, Attr::root(0o644)).unwrap();
-            let (instance, distro, report) = (Instance::default(), Distro::named("debian"), Problems::new());
-            let mut cx = Context::new(&mut root, &Value::Null, &instance, &distro, &report);
-            Name::of_system(&mut cx).map(|name| format!("{} {}", name.hostname, name.fqdn))
+            Name::of_system(&mut Inputs::new("debian", "").context(&mut root))
+                .map(|name| format!("{} {}", name.hostname, name.fqdn))
         };
         let hosts =
             "127.0.0.1 localhost.localdomain localhost\n10.0.0.1 db.x db # web\n127.0.1.1\tweb.example.com\tw web\n";

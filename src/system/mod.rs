@@ -22,6 +22,8 @@ pub mod sshd_config;
 pub mod sudoers;
 mod sudoers_grammar;
 pub mod template;
+#[cfg(test)]
+pub mod testing;
 pub mod users;
 
 pub use crate::base::password;

@@ -153,8 +153,8 @@ mod tests {
         std::fs::create_dir_all(dir.0.join("proc/self")).unwrap();
         let text = "rootfs / rootfs rw 0 0\n/dev/vda1 / ext4 rw,relatime 0 0\n/dev/vdb1 /data xfs ro 0 0\n\
             /dev/vdc1 /with\\040space ext4 rw 0 0\nbroken\n";
-        std::fs::write(dir.0.join("proc/self/mounts"), text).unwrap();
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        dir.write("proc/self/mounts", text);
+        let root = dir.root(Use::Tree);
         let source = |path| containing(&root, path).map(|m| m.source);
         for (path, device) in [
             ("/", "/dev/vda1"),

@@ -350,25 +350,19 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::instance::Instance;
+
     use crate::root::{Output, Use};
+    use crate::system::testing::Inputs;
 
     #[test]
     fn does_not_ask_snap_for_apts_versions() {
         let dir = TempDir::new("packages");
-        std::fs::create_dir_all(dir.0.join("usr/bin")).unwrap();
-        for program in ["apt-get", "snap"] {
-            let path = dir.0.join("usr/bin").join(program);
-            std::fs::write(&path, "").unwrap();
-            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        }
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        ["usr/bin/apt-get", "usr/bin/snap"].iter().for_each(|path| dir.program(path));
+        let mut root = dir.root(Use::Tree);
         root.play(Box::new(|_, _| Ok(Output { status: 0, stdout: b"vim\n".to_vec(), stderr: Vec::new() })));
-        let (config, instance, distro, report) =
-            (Value::Null, Instance::default(), Distro::named("ubuntu"), Problems::new());
-        let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
+        let inputs = Inputs::new("ubuntu", "");
         let list = yaml::parse("t", "[vim, hello, [world, '1.0'], one/noble, snap: [[lxd, --edge]]]").unwrap();
-        let error = install_listed(&mut cx, list.as_list().unwrap()).unwrap_err().to_string();
+        let error = install_listed(&mut inputs.context(&mut root), list.as_list().unwrap()).unwrap_err().to_string();
         assert!(error.contains("world=1.0 is not in the archive; one/noble is not in the archive"), "{error}");
         let commands: Vec<String> = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         let (apt, snaps) = commands.split_at(commands.len() - 2);

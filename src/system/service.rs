@@ -161,11 +161,11 @@ pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::error::Error;
-    use crate::base::problem::Problems;
+
     use crate::base::testing::TempDir;
-    use crate::document::Value;
-    use crate::instance::Instance;
+
     use crate::root::{Output, Use};
+    use crate::system::testing::Inputs;
     use std::cell::Cell;
     use std::rc::Rc;
 
@@ -180,10 +180,9 @@ mod tests {
         let dir = TempDir::new("network-managers");
         dir.write("usr/lib/systemd/systemd", "");
         std::fs::create_dir_all(dir.0.join("run/systemd/system")).unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
+        let mut root = dir.root(Use::Tree);
         let mut waited = |active: &'static str| {
-            let (seen, report) = (Rc::new(std::cell::RefCell::new(Vec::new())), Problems::new());
+            let (seen, inputs) = (Rc::new(std::cell::RefCell::new(Vec::new())), Inputs::new("debian", ""));
             let commands = seen.clone();
             root.play(Box::new(move |_, command| {
                 let line = command.argv.join(" ");
@@ -194,8 +193,8 @@ mod tests {
                 Ok(Output { status, stdout: Vec::new(), stderr: Vec::new() })
             }));
             root.enter(Stage::Network);
-            wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &report));
-            assert!(report.is_empty());
+            wait_for_network(&mut inputs.context(&mut root));
+            assert!(inputs.report.is_empty());
             root.remove(run_dir::NETWORK_AWAITED).unwrap();
             seen.take()
         };
@@ -210,12 +209,12 @@ mod tests {
         for folder in ["run/systemd/system", "usr/lib/systemd"] {
             std::fs::create_dir_all(dir.0.join(folder)).unwrap();
         }
-        std::fs::write(dir.0.join("usr/lib/systemd/systemd"), "").unwrap();
+        dir.write("usr/lib/systemd/systemd", "");
         let waits = Rc::new(Cell::new(0));
         let mut warnings = 0;
         // Each stage is a process of its own.
         for stage in [Stage::Config, Stage::Final] {
-            let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+            let mut root = dir.root(Use::Tree);
             root.enter(stage);
             let seen = waits.clone();
             root.play(Box::new(move |_, command| {
@@ -223,12 +222,11 @@ mod tests {
                 seen.set(seen.get() + 1);
                 answer()
             }));
-            let (config, instance, distro) = (Value::Null, Instance::default(), Distro::named("debian"));
-            let report = Problems::new();
+            let inputs = Inputs::new("debian", "");
             for _ in 0..2 {
-                wait_for_network(&mut Context::new(&mut root, &config, &instance, &distro, &report));
+                wait_for_network(&mut inputs.context(&mut root));
             }
-            warnings += report.entries().len();
+            warnings += inputs.report.entries().len();
             assert_eq!(root.commit(), []);
         }
         (waits.get(), warnings)

@@ -191,7 +191,7 @@ mod tests {
 
     fn root(files: &[(&str, &str)]) -> (TempDir, Root) {
         let dir = TempDir::new("sshd-config");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         for (path, text) in files {
             root.write(path, *text, Attr::root(0o644)).unwrap();
         }

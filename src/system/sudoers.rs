@@ -170,9 +170,8 @@ mod tests {
     #[test]
     fn rules_are_added_once_and_other_lines_stay() {
         let dir = TempDir::new("sudoers");
-        std::fs::create_dir_all(dir.0.join("etc")).unwrap();
-        std::fs::write(dir.0.join("etc/sudoers"), "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d").unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        dir.write("etc/sudoers", "root ALL=(ALL) ALL\n@includedir /etc/sudoers.d");
+        let mut root = dir.root(Use::Tree);
         let report = Problems::new();
         let add_sudo = |root: &mut Root, user: &str, rules: &Value| add_sudo(root, user, rules, &report);
         for _ in 0..2 {
@@ -195,7 +194,7 @@ mod tests {
     #[test]
     fn leaves_out_a_wrong_rule_alone() {
         let dir = TempDir::new("sudoers-wrong");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let report = Problems::new();
         let rules =
             Value::List(vec!["ALL=(ALL) NOPASSWD ALL".into(), "ALL=(ALL) ALL".into(), "u ALL=(ALL) ALL".into()]);
@@ -209,7 +208,7 @@ mod tests {
     #[test]
     fn a_rule_may_end_with_a_line_end() {
         let dir = TempDir::new("sudoers-line-end");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let report = Problems::new();
         add_sudo(&mut root, "u", &"ALL=(ALL) ALL\n".into(), &report).unwrap();
         let rules = Value::List(vec!["ALL=A \r\n".into(), "\n".into(), "ALL=B\t\n\n".into()]);

@@ -279,25 +279,17 @@ fn fill(map: &mut Map, from: &Map) {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
+    use crate::system::testing::Inputs;
 
     fn users(text: &str) -> Users {
         let dir = TempDir::new("users");
-        let mut config = Map::new();
-        if let Value::Map(map) = yaml::parse("t", text).unwrap() {
-            config = map;
-        }
-        config.insert("system_info", Distro::named("ubuntu").default_config().get("system_info").unwrap().clone());
-        Users::of(&mut Context::new(
-            &mut Root::open(&dir.0, Use::Plan).unwrap(),
-            &Value::Map(config),
-            &Instance::default(),
-            &Distro::named("ubuntu"),
-            &Problems::new(),
-        ))
+        let mut inputs = Inputs::new("ubuntu", text);
+        let mut config = inputs.config.as_map().cloned().unwrap_or_default();
+        config.insert("system_info", inputs.distro.default_config().get("system_info").unwrap().clone());
+        inputs.config = Value::Map(config);
+        Users::of(&mut inputs.context(&mut dir.root(Use::Plan)))
     }
 
     fn names(users: &Users) -> Vec<&str> {

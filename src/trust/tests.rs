@@ -91,7 +91,7 @@ impl Lab {
     }
 
     fn read(&self) -> Policy {
-        Policy::read(&Machine::read(&self.dir.0), FOLDER).unwrap()
+        Policy::read(&self.dir.machine(), FOLDER).unwrap()
     }
 
     fn check(&self, instance: &mut Instance) -> Checked {
@@ -571,7 +571,7 @@ fn digest_on_kernel_command_line_is_enough() {
     let dir = TempDir::new("trust-line");
     let read = |line: &str| {
         dir.write("proc/cmdline", line);
-        Policy::read(&Machine::read(&dir.0), FOLDER)
+        Policy::read(&dir.machine(), FOLDER)
     };
     assert!(read("quiet prepivot.fail=emergency").is_none());
     let line = format!("prepivot.user-data=sha256:{} prepivot.metadata=use", sum(DOCUMENT.as_bytes()));
@@ -610,11 +610,11 @@ fn digest_on_kernel_command_line_is_enough() {
 #[test]
 fn a_policy_that_is_not_understood_refuses_everything() {
     let dir = TempDir::new("trust-closed");
-    let read = || Policy::read(&Machine::read(&dir.0), FOLDER);
+    let read = || Policy::read(&dir.machine(), FOLDER);
     assert!(read().is_none());
     dir.write("run/prepivot/trust/trust.conf", "user-data = use\n");
     assert!(read().is_none());
-    assert!(Policy::read(&Machine::read(&dir.0), COPY).is_some());
+    assert!(Policy::read(&dir.machine(), COPY).is_some());
     for text in [
         "user-data",
         "user-data =",
@@ -667,7 +667,7 @@ fn a_datasource_has_rules_of_its_own() {
         "etc/prepivot/trust.conf",
         "datasources = NoCloud Ec2\nuser-data = measure\nuser-data@ec2 = refuse\nmetadata = use\ninclude = use\npcr = 9\n",
     );
-    let policy = Policy::read(&Machine::read(&dir.0), FOLDER).unwrap();
+    let policy = Policy::read(&dir.machine(), FOLDER).unwrap();
     let used = |kind, source| policy.needs(kind, source).is_used;
     assert!(used(Kind::UserData, "NoCloud") && !used(Kind::UserData, "Ec2") && !used(Kind::UserData, "ConfigDrive"));
     assert!(used(Kind::Metadata, "Ec2") && !used(Kind::Network, "NoCloud") && used(Kind::Include, "NoCloud"));
@@ -773,7 +773,7 @@ fn documents_refused_by_name_are_no_failure() {
     let problems = |text: &str| {
         dir.write(&format!("{FOLDER}/trust.conf"), text);
         let mut all = Instance { vendor_data: "x".into(), ..instance(b"x") };
-        let policy = Policy::read(&Machine::read(&dir.0), FOLDER).unwrap();
+        let policy = Policy::read(&dir.machine(), FOLDER).unwrap();
         let checked = check(&policy, &mut all, &Circumstances::default());
         assert!(all.vendor_data.is_null() && all.user_data.is_some());
         checked.problems

@@ -54,11 +54,7 @@ fn lists_a_devices_modules_and_their_dependencies() {
 #[test]
 fn modprobe_d_is_followed() {
     let dir = TempDir::new("drivers-rules");
-    let write = |path: &str, text: &str| {
-        let path = dir.0.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let write = |path: &str, text: &str| dir.write(path, text);
     write(
         "usr/lib/modprobe.d/a.conf",
         "# x\nblacklist e1000e\noptions  virtio-net \\\n napi_tx=0\ninstall usb-storage /bin/true\n",

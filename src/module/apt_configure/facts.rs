@@ -148,13 +148,8 @@ mod tests {
     use crate::root::Use;
 
     fn root_with(files: &[(&str, &str)]) -> (TempDir, Root) {
-        let dir = TempDir::new("apt-facts");
-        for (path, text) in files {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let dir = TempDir::with("apt-facts", files);
+        let root = dir.root(Use::Tree);
         (dir, root)
     }
 

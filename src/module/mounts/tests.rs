@@ -6,7 +6,7 @@ use crate::document::{Map, yaml};
 use crate::drive::devices::Places;
 use crate::instance::Instance;
 use crate::machine::Distro;
-use crate::root::{Root, Use};
+use crate::root::Use;
 use crate::system::{Device, Outside, WebRequest};
 
 /// Devices by path or tag, with what is on them.
@@ -39,8 +39,7 @@ struct Machine {
 impl Machine {
     fn new(fstab: &str) -> Machine {
         let dir = TempDir::new("mounts");
-        std::fs::create_dir_all(dir.0.join("etc")).unwrap();
-        std::fs::write(dir.0.join("etc/fstab"), fstab).unwrap();
+        dir.write("etc/fstab", fstab);
         let devices = vec![
             ("/dev/vdb", None),
             ("/dev/vdb1", Some("ext4")),
@@ -66,7 +65,7 @@ impl Machine {
     /// The lines of fstab after the first, and the commands.
     fn run(&self, config: &str, handler: fn(&mut Context) -> Result<()>) -> (Vec<String>, Vec<String>) {
         let config = yaml::parse("cloud-config", config).unwrap();
-        let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+        let mut root = self.dir.root(Use::Tree);
         let distro = Distro::named("debian");
         let report = Problems::new();
         let mut cx =
@@ -82,7 +81,7 @@ impl Machine {
     /// The report of the running system.
     fn warnings(&self, config: &str) -> Vec<String> {
         let config = yaml::parse("cloud-config", config).unwrap();
-        let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+        let mut root = self.dir.root(Use::Tree);
         let report = Problems::new();
         let distro = Distro::named("debian");
         let mut cx =
@@ -242,9 +241,7 @@ fn running_system_mounts_a_late_device() {
         ("run/systemd/generator/share.mount", ""),
         ("proc/self/mounts", "/dev/vda1 / ext4 rw 0 0\n"),
     ] {
-        let path = machine.dir.0.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        machine.dir.write(path, text);
     }
     let config = "mounts: [[vdz, /late], [server:/share, /share, nfs]]";
     machine.run(config, super::before_pivot);
@@ -472,7 +469,7 @@ fn no_value_adds_a_line_or_field() {
     }
     for config in ["{mounts: 5}", "{mounts: [5, null, {a: b}, [], [[]], [null], [vdc]]}", "{swap: [], mounts: []}"] {
         let parsed = yaml::parse("t", config).unwrap();
-        let mut root = Root::open(&machine.dir.0, Use::Tree).unwrap();
+        let mut root = machine.dir.root(Use::Tree);
         let distro = Distro::named("debian");
         let report = Problems::new();
         let mut cx = Context {
@@ -521,11 +518,10 @@ impl Outside for Unseen {
 #[test]
 fn keeps_another_machines_devices_as_given() {
     let dir = TempDir::new("mounts-unseen");
-    std::fs::create_dir_all(dir.0.join("dev")).unwrap();
-    std::fs::write(dir.0.join("dev/null"), "").unwrap();
+    dir.write("dev/null", "");
     let config = Value::default();
     let resolve = |spec: &str| {
-        let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+        let mut root = dir.root(Use::Plan);
         let instance = Instance::default();
         let distro = Distro::named("debian");
         let report = Problems::new();

@@ -1,17 +1,15 @@
 use super::*;
 use crate::base::testing::TempDir;
-use crate::document::yaml;
-use crate::instance::Instance;
-use crate::machine::Distro;
 use crate::module::Handler;
 use crate::root::{Root, Use};
+use crate::system::testing::Inputs;
 
 fn open(usage: Use) -> (TempDir, Root) {
     let dir = TempDir::new("users-groups");
     std::fs::create_dir_all(dir.0.join("etc")).unwrap();
     std::fs::create_dir_all(dir.0.join("home")).unwrap();
-    std::fs::write(dir.0.join("etc/fstab"), "/dev/vdb1 /home ext4 defaults 0 2\n").unwrap();
-    let mut root = if usage == Use::NewRoot { Root::open_new(&dir.0) } else { Root::open(&dir.0, usage).unwrap() };
+    dir.write("etc/fstab", "/dev/vdb1 /home ext4 defaults 0 2\n");
+    let mut root = dir.root(usage);
     for (path, text) in [
         ("/etc/passwd", "root:x:0:0::/root:/bin/sh\nold:x:1000:1000::/home/old:/bin/sh\n"),
         ("/etc/shadow", "root:*:1::::::\nold:$6$s$h:1::::::\n"),
@@ -23,14 +21,9 @@ fn open(usage: Use) -> (TempDir, Root) {
 }
 
 fn run(root: &mut Root, half: Handler, config: &str) -> Result<()> {
-    let config = yaml::parse("t", config).unwrap();
-    half(&mut Context::new(
-        root,
-        &config,
-        &Instance { public_keys: vec!["ssh-rsa AAAAcloud".into()], ..Instance::default() },
-        &Distro::named("debian"),
-        &Problems::new(),
-    ))
+    let mut inputs = Inputs::new("debian", config);
+    inputs.instance.public_keys.push("ssh-rsa AAAAcloud".into());
+    half(&mut inputs.context(root))
 }
 
 fn password(root: &Root, user: &str) -> String {
@@ -185,9 +178,7 @@ fn alpine_without_shadow_follows_busybox_for_system_users() {
         if has_useradd {
             root.write("/usr/sbin/useradd", "", Attr::root(0o755)).unwrap();
         }
-        let config = yaml::parse("t", config).unwrap();
-        let (instance, distro, report) = (Instance::default(), Distro::named("alpine"), Problems::new());
-        before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report)).unwrap();
+        before_pivot(&mut Inputs::new("alpine", config).context(&mut root)).unwrap();
         let fields = |name: &str| {
             let passwd = root.text("/etc/passwd");
             let line = passwd.lines().find(|l| l.starts_with(&format!("{name}:"))).unwrap().to_owned();

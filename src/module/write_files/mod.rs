@@ -492,11 +492,10 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::document::yaml;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
+
     use crate::module::tests::Fixture;
     use crate::root::Use;
+    use crate::system::testing::Inputs;
 
     #[test]
     fn files_in_hidden_folders_wait_for_running_system() {
@@ -602,37 +601,27 @@ mod tests {
 
     #[test]
     fn entry_may_define_the_owner_of_later_ones() {
-        let config = yaml::parse(
-            "t",
-            "write_files: [{path: /a, owner: web, content: x},\n\
-             {path: /etc/passwd, append: true, content: \"web:x:33:33::/:/bin/sh\\n\"}, {path: /b, owner: web, content: x}]",
-        )
-        .unwrap();
+        let config = "write_files: [{path: /a, owner: web, content: x},\n\
+             {path: /etc/passwd, append: true, content: \"web:x:33:33::/:/bin/sh\\n\"}, {path: /b, owner: web, content: x}]";
         let dir = TempDir::new("owner-in-passwd");
-        let (mut root, report) = (Root::open(&dir.0, Use::Plan).unwrap(), Problems::new());
-        let (instance, distro) = (Instance::default(), Distro::named("debian"));
-        let result = before_pivot(&mut Context::new(&mut root, &config, &instance, &distro, &report));
+        let mut root = dir.root(Use::Plan);
+        let result = before_pivot(&mut Inputs::new("debian", config).context(&mut root));
         assert!(result.unwrap_err().to_string().starts_with("write_files: entry 1 (/a)"));
         assert_eq!(["/a", "/b"].map(|path| root.stat(path).unwrap().attr.uid), [0, 33]);
     }
 
     #[test]
     fn what_the_cloud_config_makes() {
-        let config = yaml::parse(
-            "t",
-            "users: [default, bob, {name: alice, primary_group: staff, groups: 'ops, dev'}, [x, y],\n\
+        let config = "users: [default, bob, {name: alice, primary_group: staff, groups: 'ops, dev'}, [x, y],\n\
              {name: eve, create_groups: false, groups: nobody}]\ngroups: [cloud, {web: [bob]}]\n\
-             system_info: {default_user: {name: debian, groups: [adm]}}\n",
-        )
-        .unwrap();
+             system_info: {default_user: {name: debian, groups: [adm]}}\n";
         let dir = TempDir::new("made");
-        let (mut root, report) = (Root::open(&dir.0, Use::Plan).unwrap(), Problems::new());
-        report.warn("kept");
-        let (instance, distro) = (Instance::default(), Distro::named("debian"));
-        let made = made(&mut Context::new(&mut root, &config, &instance, &distro, &report));
+        let (mut root, inputs) = (dir.root(Use::Plan), Inputs::new("debian", config));
+        inputs.report.warn("kept");
+        let made = made(&mut inputs.context(&mut root));
         let mut made: Vec<&str> = made.iter().map(String::as_str).collect();
         made.sort_unstable();
         assert_eq!(made.join(" "), "adm alice bob cloud debian dev eve ops staff web x y");
-        assert_eq!(report.entries().len(), 1);
+        assert_eq!(inputs.report.entries().len(), 1);
     }
 }

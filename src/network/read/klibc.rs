@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn reads_files_only_if_initramfs_configured_network() {
         let run = crate::base::testing::TempDir::new("klibc");
-        std::fs::write(run.0.join("net-eth0.conf"), V4).unwrap();
+        run.write("net-eth0.conf", V4);
         let found = |cmdline: &str| of_initramfs(&run.0, &Cmdline::new(cmdline), |_| None, &Problems::new()).is_some();
         assert!(!found("root=/dev/sda quiet"));
         assert!(found("ip=dhcp"));

@@ -133,7 +133,7 @@ fn encode(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-    use crate::root::{MAX_EDIT, Root, Use};
+    use crate::root::{MAX_EDIT, Use};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     const NEW: Attr = Attr::root(0o644);
@@ -146,7 +146,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
         let flags = rustix::fs::XattrFlags::empty();
         let has_xattrs = rustix::fs::setxattr(&path, c"user.note", b"kept", flags).is_ok();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let added = |text: &str| Ok(Some(format!("{text}new \u{e9}\n")));
         assert!(root.edit_text("/fstab", NEW, added).unwrap());
         assert_eq!(root.commit(), []);
@@ -173,7 +173,7 @@ mod tests {
         large.set_len(MAX_READ + 1).unwrap();
         std::fs::File::create(dir.0.join("log")).unwrap().set_len(MAX_EDIT + 1).unwrap();
         std::fs::create_dir(dir.0.join("folder")).unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         for path in ["/large", "/folder", "/log"] {
             assert!(root.edit(path, NEW, |_| Ok(Some(Vec::new()))).is_err(), "{path}");
         }

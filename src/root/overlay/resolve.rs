@@ -152,13 +152,13 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use crate::base::testing::TempDir;
-    use crate::root::{Attr, Root, Use};
+    use crate::root::{Attr, Use};
     use std::os::unix::fs::{chown, lchown, symlink};
 
     #[test]
     fn a_path_of_very_many_folders_is_refused() {
         let dir = TempDir::new("deep");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         assert!(root.write(&"/a".repeat(super::MAX_COMPONENTS), "x", Attr::root(0o644)).is_ok());
         let error = root.write(&"/b".repeat(1000), "x", Attr::root(0o644)).unwrap_err().to_string();
         assert!(error.ends_with("it leads through more than 128 folders"), "{error}");
@@ -168,7 +168,7 @@ mod tests {
     fn refuses_a_path_the_journal_cannot_hold() {
         let dir = TempDir::new("long");
         symlink("b".repeat(200), dir.0.join("a")).unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         for path in [format!("/etc/{}", "x".repeat(5000)), format!("/a/{}", "x".repeat(4000))] {
             let error = root.write(&path, "x", Attr::root(0o644)).unwrap_err().to_string();
             assert!(error.ends_with("it is longer than 4096 bytes"), "{error}");
@@ -182,7 +182,7 @@ mod tests {
         std::fs::create_dir_all(dir.0.join("etc/real")).unwrap();
         symlink("var/run", dir.0.join("run")).unwrap();
         symlink("real", dir.0.join("etc/link")).unwrap();
-        let mut root = Root::open_new(&dir.0);
+        let mut root = dir.root(Use::NewRoot);
         root.symlink("/etc/new", "/etc/link").unwrap();
         for (path, to, itself) in [
             ("/etc/real/x", "etc/real/x", "etc/real/x"),
@@ -225,7 +225,7 @@ mod tests {
         }
         lchown(path("tmp/planted"), Some(1000), Some(1000)).unwrap();
         // A command of root's made it, but in the user's folder: the user could have made it.
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let user = Attr { mode: 0o644, uid: 1000, gid: 1000 };
         for bad in ["/home/u/file", "/home/u/folder/new", "/home/u/folder/a/b", "/home/u/other/x", "/tmp/planted"] {
             let error = root.write(bad, "x", user).unwrap_err().to_string();

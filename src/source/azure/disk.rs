@@ -52,7 +52,7 @@ mod tests {
             fs::create_dir_all(dir.0.join("usr/lib/udev/rules.d")).unwrap();
             fs::write(dir.0.join("usr/lib/udev/rules.d").join(RULE), "").unwrap();
         }
-        has_resource_disk(&Machine::read(&dir.0), &Root::open(&dir.0, Use::Plan).unwrap())
+        has_resource_disk(&dir.machine(), &dir.root(Use::Plan))
     }
 
     #[test]

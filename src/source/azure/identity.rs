@@ -61,17 +61,13 @@ mod tests {
 
     fn identity(uuid: &str, last: &str, uefi: bool) -> Result<Identity, Failure> {
         let dir = TempDir::new("azure-identity");
-        let write = |path: &str, text: &str| {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let write = |path: &str, text: &str| dir.write(path, text);
         write("sys/class/dmi/id/product_uuid", uuid);
         write("var/lib/cloud/data/instance-id", last);
         if uefi {
             std::fs::create_dir_all(dir.0.join("sys/firmware/efi")).unwrap();
         }
-        Identity::of(&Machine::read(&dir.0), &Root::open(&dir.0, Use::Plan).unwrap())
+        Identity::of(&dir.machine(), &dir.root(Use::Plan))
     }
 
     #[test]

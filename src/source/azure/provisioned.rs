@@ -182,8 +182,8 @@ mod tests {
     use crate::document::{json, xml, yaml};
     use crate::instance::Instance;
     use crate::link::http::script::{Answer, Script};
-    use crate::machine::Machine;
-    use crate::root::{Output, Root, Use};
+
+    use crate::root::{Output, Use};
 
     /// A machine with Azure's UUID and a KVP daemon, and what was posted when the instance was reported.
     struct Case {
@@ -223,14 +223,14 @@ mod tests {
                 .with("GET", "http://10.0.0.9/machine/?comp=goalstate", Answer::new(200, GOAL_STATE))
                 .with("POST", "http://10.0.0.9/machine?comp=health", Answer::new(health, ""));
             let (client, script) = client(script);
-            let mut root = Root::open(&self.dir.0, Use::Tree).unwrap();
+            let mut root = self.dir.root(Use::Tree);
             if let Some(status) = self.proxy {
                 root.play(Box::new(move |_, command| {
                     assert_eq!(command.argv, [PROXY, "--status", "--wait", PROXY_WAIT]);
                     Ok(Output { status, stdout: b"not yet\n".to_vec(), stderr: b"no service\n".to_vec() })
                 }));
             }
-            let machine = Machine::read(&self.dir.0);
+            let machine = self.dir.machine();
             let report = Problems::new();
             let mut live = Live {
                 root: &mut root,
@@ -297,9 +297,7 @@ mod tests {
     fn proxy_that_fails_is_reported_with_its_words() {
         for (status, expected) in [(0, ""), (7, "|exit_code=7|stdout=not yet|stderr=no service|")] {
             let mut case = Case::new(r#"{"config": {"ProvisionGuestProxyAgent": true}}"#);
-            case.dir.write("usr/bin/azure-proxy-agent", "");
-            let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(case.dir.0.join("usr/bin/azure-proxy-agent"), runs).unwrap();
+            case.dir.program("usr/bin/azure-proxy-agent");
             case.proxy = Some(status);
             let (posted, ..) = case.run(200);
             let (state, text) = &posted[0];

@@ -247,8 +247,8 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Transport};
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
 
     const UUID: &str = "12345678-1234-1234-1234-123456789abc";
     const URL: &str = "http://169.254.169.254/metadata/instance?api-version=2021-08-01&extended=true";
@@ -257,11 +257,9 @@ mod tests {
     fn fetch(files: &[(&str, &str)], imds: Answer) -> (Result<Found>, Arc<Script>, Option<Found>) {
         let dir = TempDir::new("azure-service");
         for (path, content) in files.iter().chain(&[("sys/class/dmi/id/product_uuid", UUID)]) {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, content).unwrap();
+            dir.write(path, content);
         }
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let deadline = Deadline::after(Duration::from_secs(60));
         let mut search = Search::new(&machine, &root, &Value::Null, deadline);
         let job = job(&mut search).unwrap();

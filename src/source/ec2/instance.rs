@@ -145,7 +145,7 @@ mod tests {
             for (key, value) in facts {
                 std::fs::write(dmi.join(key), value).unwrap();
             }
-            Cloud::of(&Machine::read(&dir.0))
+            Cloud::of(&dir.machine())
         };
         assert_eq!(cloud(&[("product_uuid", "EC2E1916-9099-7CAF-FD21-012345ABCDEF")]), Cloud::Aws);
         assert_eq!(cloud(&[("product_uuid", "45E12AEC-DCD1-B213-94ED-012345ABCDEF")]), Cloud::Aws);

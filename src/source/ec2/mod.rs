@@ -151,8 +151,8 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::detect::Platform;
     use crate::document::yaml;
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
 
     #[test]
     fn warns_machine_without_marks_if_asked() {
@@ -166,7 +166,7 @@ mod tests {
             let dir = TempDir::new("ec2-warning");
             dir.write("proc/cmdline", cmdline);
             dir.write("sys/class/dmi/id/product_uuid", uuid);
-            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            let (machine, root) = (dir.machine(), dir.root(Use::Plan));
             let config = yaml::parse("t", own).unwrap();
             let deadline = crate::base::deadline::Deadline::after(std::time::Duration::ZERO);
             let search = Search::new(&machine, &root, &config, deadline);
@@ -178,9 +178,8 @@ mod tests {
     fn strict_id() {
         let loose = |cmdline: &str, own: &str| {
             let dir = TempDir::new("strict-id");
-            std::fs::create_dir_all(dir.0.join("proc")).unwrap();
-            std::fs::write(dir.0.join("proc/cmdline"), cmdline).unwrap();
-            let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+            dir.write("proc/cmdline", cmdline);
+            let (machine, root) = (dir.machine(), dir.root(Use::Plan));
             let own = yaml::parse("t", own).unwrap();
             loose_id(&Facts::new(&machine, &root, &own, Platform::of(&machine, &root)))
         };

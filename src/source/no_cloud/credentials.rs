@@ -110,13 +110,9 @@ mod tests {
     #[test]
     fn reads_every_credential_place_and_first_wins() {
         let dir = TempDir::new("credentials");
-        let write = |path: &str, bytes: &[u8]| {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, bytes).unwrap();
-        };
+        let write = |path: &str, bytes: &[u8]| dir.write(path, bytes);
         let all = || {
-            let files = files(&Machine::read(&dir.0));
+            let files = files(&dir.machine());
             let text = |(name, bytes): (&str, &[u8])| format!("{name} {}", String::from_utf8_lossy(bytes).trim());
             files.iter().map(text).collect::<Vec<_>>()
         };

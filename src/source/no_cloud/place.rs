@@ -84,7 +84,7 @@ mod tests {
         std::fs::create_dir_all(&dmi).unwrap();
         std::fs::write(dmi.join("product_serial"), "AB/1 2\n").unwrap();
         std::fs::write(dmi.join("product_uuid"), "u-u\n").unwrap();
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         let from = "http://h/__dmi.system-uuid__/__dmi.product_serial__/__dmi.board_name__/";
         assert_eq!(substituted(from, &machine), "http://h/u-u/AB%2F1%202//");
         assert_eq!(substituted("file:///__dmi.product_serial__", &machine), "file:///AB/1 2");

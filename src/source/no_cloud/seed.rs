@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-    use crate::machine::Machine;
+
     use crate::root::{Attr, Root, Use};
     use std::time::Duration;
 
@@ -384,14 +384,13 @@ mod tests {
     #[test]
     fn seedfrom_of_the_image_itself() {
         let dir = TempDir::new("seedfrom");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        std::fs::create_dir_all(dir.0.join("sys/class/dmi/id")).unwrap();
-        std::fs::write(dir.0.join("sys/class/dmi/id/product_serial"), "AB 1\n").unwrap();
+        let mut root = dir.root(Use::Tree);
+        dir.write("sys/class/dmi/id/product_serial", "AB 1\n");
         for (name, text) in [("meta-data", "instance-id: i-1\n"), ("user-data", "#!/bin/sh\n")] {
             root.write(&format!("/seed/AB 1/{name}.txt"), text, Attr::root(0o600)).unwrap();
         }
         root.write("/seed/other/meta-data", "instance-id: i-2\n", Attr::root(0o600)).unwrap();
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         let id = |from: &str| {
             let config = yaml::parse("t", &format!("datasource: {{NoCloud: {{seedfrom: '{from}'}}}}")).unwrap();
             let found = read(&mut Search::new(&machine, &root, &config, Deadline::after(Duration::from_secs(5))));
@@ -420,8 +419,8 @@ mod tests {
     #[test]
     fn complete_seed_beats_one_lacking_a_document() {
         let dir = TempDir::new("whole");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
-        let machine = Machine::read(&dir.0);
+        let mut root = dir.root(Use::Tree);
+        let machine = dir.machine();
         let id = |root: &Root| {
             let mut search = Search::new(&machine, root, &Value::Null, Deadline::after(Duration::from_secs(5)));
             read(&mut search).unwrap().map(|found| found.instance.instance_id)

@@ -123,8 +123,8 @@ mod tests {
     use crate::drive::devices::BlockDevice;
     use crate::drive::label::Superblock;
     use crate::drive::search::{Contents, Probed};
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
     use std::time::Duration;
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
             drive("sr2", "iso9660", Some("context")),
         ];
         let dir = TempDir::new("opennebula-drives");
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         for (list, expected) in [
             ("[OpenNebula]", &["/dev/sr2", "/dev/sr1", "/dev/sr0"][..]),
             ("[OpenNebula, None]", &["/dev/sr2", "/dev/sr1", "/dev/sr0"]),

@@ -103,17 +103,17 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::machine::Machine;
-    use crate::root::{Attr, Root, Use};
+
+    use crate::root::{Attr, Use};
     use std::time::Duration;
 
     /// The mode of a drive with this metadata, on an image with this setting, and how many problems there are.
     fn mode(path: &str, metadata: &str, setting: &str) -> (DsMode, usize) {
         let dir = TempDir::new("dsmode");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write(&format!("{}/{path}", SEEDS[0]), metadata, Attr::root(0o600)).unwrap();
         let config = yaml::parse("t", &format!("datasource: {{ConfigDrive: {{dsmode: {setting}}}}}")).unwrap();
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         let found = read(&mut Search::new(&machine, &root, &config, Deadline::after(Duration::from_secs(5)))).unwrap();
         let instance = found.unwrap().instance;
         (instance.dsmode, instance.problems.len())

@@ -90,7 +90,7 @@ mod tests {
     use crate::instance::Instance;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
-    use crate::root::{Root, Use};
+    use crate::root::Use;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -98,7 +98,7 @@ mod tests {
     fn fetched(script: Script, disks: &[&str]) -> (Instance, Raw) {
         let dir = TempDir::new("openstack-raw");
         disks.iter().for_each(|disk| dir.write(&format!("sys/block/{disk}/size"), "100\n"));
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let deadline = Deadline::after(Duration::from_secs(60));
         let job = service_job(&mut Search::new(&machine, &root, &Value::Null, deadline)).unwrap();
         let uplink = Uplink::system();
@@ -166,6 +166,6 @@ mod tests {
             std::fs::create_dir_all(dir.0.join("sys/block").join(name)).unwrap();
             std::fs::write(dir.0.join("sys/block").join(name).join("size"), size).unwrap();
         }
-        assert_eq!(disks(&Machine::read(&dir.0)), 2);
+        assert_eq!(disks(&dir.machine()), 2);
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Client, Findings, Redirects};
     use crate::machine::Machine;
-    use crate::root::{Output, Root, Use};
+    use crate::root::{Output, Use};
     use std::io::Write;
     use std::process::{Command as Process, Stdio};
     use std::sync::Arc;
@@ -136,7 +136,7 @@ mod tests {
     /// The post for an instance with these keys and passwords, and its result.
     fn posted(keys: &[&str], passwords: &[(&str, &str)], status: u16) -> (Vec<Vec<u8>>, Result<()>) {
         let dir = TempDir::new("password-post");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.play(Box::new(|_, command| {
             assert!(!command.argv.iter().any(|word| word.contains("s3cret")), "a password is no argument");
             Ok(Output { status: 0, stdout: command.argv[0].clone().into_bytes(), stderr: Vec::new() })

@@ -161,16 +161,14 @@ mod tests {
         let nics = nics.map(|(name, mac)| (net(name, "address"), mac.to_owned()));
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
         for (path, text) in nics.into_iter().chain(files) {
-            let path = dir.0.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            dir.write(&path, text);
         }
         let driver = dir.0.join("drivers/virtio_net");
         std::fs::create_dir_all(&driver).unwrap();
         if dir.0.join(net("ens3", "device")).exists() {
             std::os::unix::fs::symlink(driver, dir.0.join(net("ens3", "device/driver"))).unwrap();
         }
-        let here = Here::of(&Machine::read(&dir.0), secondary);
+        let here = Here::of(&dir.machine(), secondary);
         let (vnics, problems) = (json::parse("t", vnics.as_bytes()).unwrap(), Problems::new());
         let vnics = if here.needs_vnics() { vnics.as_list().unwrap() } else { &[] };
         match here.config(vnics, &problems) {

@@ -174,19 +174,19 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::Value;
-    use crate::machine::Machine;
-    use crate::root::{Attr, Root, Use};
+
+    use crate::root::{Attr, Use};
     use std::time::Duration;
 
     #[test]
     fn names_the_origin_of_an_images_seedfrom() {
         let dir = TempDir::new("ovf");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let text = "<Environment xmlns:oe=\"http://schemas.dmtf.org/ovf/environment/1\"><PropertySection>\
             <Property oe:key=\"seedfrom\" oe:value=\"file:///srv/x/\"/></PropertySection></Environment>";
         root.write(&format!("{}/ovf-env.xml", SEEDS[0]), text, Attr::root(0o600)).unwrap();
         root.write("/srv/x/meta-data", "instance-id: i-1\n", Attr::root(0o600)).unwrap();
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         let mut search = Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(5)));
         let found = read(&mut search).unwrap().unwrap().instance;
         assert_eq!(found.instance_id, "i-1");

@@ -216,8 +216,8 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-    use crate::machine::Machine;
-    use crate::root::{Root, Use};
+
+    use crate::root::Use;
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
 
@@ -227,7 +227,7 @@ mod tests {
         for path in [SOCKET, "/proc/sys/kernel/version"] {
             std::fs::create_dir_all(dir.0.join(path.trim_start_matches('/')).parent().unwrap()).unwrap();
         }
-        std::fs::write(dir.0.join("proc/sys/kernel/version"), format!("{ZONE}\n")).unwrap();
+        dir.write("proc/sys/kernel/version", format!("{ZONE}\n"));
         let listener = UnixListener::bind(dir.0.join(SOCKET.trim_start_matches('/'))).unwrap();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
@@ -244,7 +244,7 @@ mod tests {
                 }
             }
         });
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         read(&mut Search::new(&machine, &root, &Value::Null, Deadline::after(Duration::from_secs(60)))).unwrap()
     }
 

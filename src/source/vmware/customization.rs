@@ -317,10 +317,10 @@ mod tests {
     #[test]
     fn asks_busy_hypervisor_again_to_connect_nics() {
         let dir = TempDir::new("imc-nics");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/usr/bin/vmware-rpctool", "", Attr::root(0o755)).unwrap();
         root.write(&format!("{FOLDER}/nics.txt"), "4000\n", Attr::root(0o644)).unwrap();
-        let (machine, config) = (Machine::read(&dir.0), Value::Null);
+        let (machine, config) = (dir.machine(), Value::Null);
         // The hypervisor's answers to successive calls, their number, and whether the NICs are connected.
         const YES: &str = "queryNicsSupported";
         for (answers, calls, connected) in [
@@ -350,7 +350,7 @@ mod tests {
         let dir = TempDir::new("imc-reset");
         dir.write("etc/passwd", "root:x:0:0::/:/bin/sh\ntoor:x:0:0::/:/bin/sh\nada:x:1000:0::/:/bin/sh\n");
         dir.write("etc/shadow", "root:$6$a$b:1::::::\ntoor:*:1::::::\nada:$6$c$d:1::::::\n");
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let root = dir.root(Use::Tree);
         for (password, expires, expected) in [
             (
                 None,
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn waits_for_customization_without_another_named_source() {
         let dir = TempDir::new("imc-single");
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let root = dir.root(Use::Tree);
         for (list, line, is_single) in [
             ("[VMware]", "", true),
             ("[VMware, None]", "", true),
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn forbidden_script_ends_the_customization() {
         let dir = TempDir::new("imc");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let cust = "[NETWORK]\nHOSTNAME = h\n[CUSTOM-SCRIPT]\nSCRIPT-NAME = c.sh\n[MISC]\nMARKER-ID = m\nPOST-GC-STATUS = YES\n";
         for (path, text) in [
             ("/usr/lib/open-vm-tools/plugins/vmsvc/libdeployPkgPlugin.so", ""),
@@ -402,7 +402,7 @@ mod tests {
         ] {
             root.write(path, text, Attr::root(0o755)).unwrap();
         }
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         let config = yaml::parse("t", "disable_vmware_customization: false").unwrap();
         let read = |answer: &'static str| {
             let asked = Arc::new(Mutex::new(Vec::new()));

@@ -176,7 +176,7 @@ mod tests {
     fn metadatas_own_names_beat_the_machines() {
         let dir = TempDir::new("vmware-names");
         dir.write("etc/hostname", "image.example.com\n");
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let root = dir.root(Use::Tree);
         for (metadata, names) in [
             ("{}", ["image", "image", "image"]),
             ("{local-hostname: vm-1}", ["vm-1", "vm-1", "vm-1"]),
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn waits_for_addresses_if_metadata_asks() {
         let dir = TempDir::new("vmware-wait");
-        let root = Root::open(&dir.0, Use::Tree).unwrap();
+        let root = dir.root(Use::Tree);
         let four = [OfLink { mac: "02::".into(), addresses: vec![("10.0.0.1".parse().unwrap(), 8)] }];
         let local = [OfLink { mac: "02::".into(), addresses: vec![("169.254.0.1".parse().unwrap(), 16)] }];
         for (metadata, with_four, with_local) in [

@@ -185,18 +185,18 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-    use crate::machine::Machine;
+
     use crate::machine::Tools;
     use crate::machine::tools::ToolAnswer;
-    use crate::root::{Attr, Root, Use};
+    use crate::root::{Attr, Use};
 
     /// The instance in the environment of a machine's first process.
     fn read_from(variables: &[(&str, &str)]) -> Option<Instance> {
         let dir = TempDir::new("vmware");
         std::fs::create_dir_all(dir.0.join("proc/1")).unwrap();
         let environment: String = variables.iter().map(|(name, value)| format!("{name}={value}\0")).collect();
-        std::fs::write(dir.0.join("proc/1/environ"), environment).unwrap();
-        let (machine, root) = (Machine::read(&dir.0), Root::open(&dir.0, Use::Plan).unwrap());
+        dir.write("proc/1/environ", environment);
+        let (machine, root) = (dir.machine(), dir.root(Use::Plan));
         let mut search =
             Search::new(&machine, &root, &Value::Null, Deadline::after(std::time::Duration::from_secs(20)));
         read(&mut search).unwrap().map(|found| found.instance)
@@ -231,7 +231,7 @@ mod tests {
     fn cleared_values_stay_with_their_instance() {
         let dir = TempDir::new("vmware-cleared");
         dir.write("sys/class/dmi/id/product_name", "VMware7,1\n");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/usr/bin/vmtoolsd", "", Attr::root(0o755)).unwrap();
         let known = Instance {
             source: SOURCE.name.into(),
@@ -241,7 +241,7 @@ mod tests {
         };
         state::store(&mut root, &known).unwrap();
         assert_eq!(root.commit(), []);
-        let machine = Machine::read(&dir.0);
+        let machine = dir.machine();
         for (metadata, is_kept) in [
             ("{instance-id: i-1, redact: [userdata]}", true),
             ("{instance-id: i-1, cleanup-guestinfo: userdata}", true),

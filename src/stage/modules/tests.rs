@@ -10,26 +10,18 @@ use crate::drive::devices::Places;
 use crate::machine::Machine;
 use crate::module::fake_disks::Disks;
 use crate::root::{Command, Use};
-use crate::stage::Options;
-use crate::system::{Context, Nothing};
-
-/// A program that makes RSA keys, as far as its name says.
-fn add_ssh_keygen(dir: &TempDir) {
-    dir.write("usr/bin/ssh-keygen", "");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.0.join("usr/bin/ssh-keygen"), mode).unwrap();
-}
+use crate::stage::testing;
+use crate::system::Context;
 
 #[test]
 fn makes_rsa_key_in_background_with_any_list() {
     let made = |config: &str| {
         let dir = TempDir::new("at-end");
-        add_ssh_keygen(&dir);
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        dir.program("usr/bin/ssh-keygen");
+        let mut root = dir.root(Use::Tree);
         let instance = Instance { instance_id: "i".into(), ..Instance::default() };
         let machine = Machine::default();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        let mut boot = testing::boot_with(&root, &machine, config);
         let mut had = Vec::new();
         for _ in 0..2 {
             let mut run = Run::new(&mut root, &mut boot, &instance);
@@ -52,12 +44,11 @@ fn makes_rsa_key_in_background_with_any_list() {
 #[test]
 fn prints_a_later_rsa_key_in_background() {
     let dir = TempDir::new("printed-without");
-    add_ssh_keygen(&dir);
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    dir.program("usr/bin/ssh-keygen");
+    let mut root = dir.root(Use::Tree);
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
     let machine = Machine::default();
-    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-    boot.config = Some(yaml::parse("t", "{cloud_final_modules: [keys_to_console]}").unwrap().into());
+    let mut boot = testing::boot_with(&root, &machine, "{cloud_final_modules: [keys_to_console]}");
     let mut run = Run::new(&mut root, &mut boot, &instance);
     run.stage(Stage::Final, Half::Running);
     // No list names ssh, which would make it.
@@ -81,13 +72,13 @@ fn sets_a_password_that_the_service_adds() {
     let dir = TempDir::new("later-password");
     dir.write("etc/passwd", "a:x:1:1::/:/bin/sh\n");
     dir.write("etc/shadow", "a:!:1:0:99999:7:::\n");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     let machine = Machine::default();
     let mut is_set = |password: &str, from_network| {
         let config = yaml::parse("t", &format!("{{chpasswd: {{expire: false}}, {password}}}")).unwrap();
         let instance = Instance { instance_id: "i".into(), config, from_network, ..Instance::default() };
         store(&mut root, &instance).unwrap();
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+        let mut boot = testing::boot(&root, &machine);
         let config = format!(
             "{{cloud_init_modules: [set_passwords], system_info: {{default_user: {{name: a}}}}, users: [default], {password}}}"
         );
@@ -111,14 +102,12 @@ fn sets_a_password_that_the_service_adds() {
 fn ran(config: &str, in_local_stage: bool) -> (Vec<String>, bool) {
     let dir = TempDir::new("early");
     std::fs::create_dir_all(dir.0.join("proc/self")).unwrap();
-    std::fs::create_dir_all(dir.0.join("dev")).unwrap();
-    std::fs::write(dir.0.join("dev/vda"), "").unwrap();
-    std::fs::write(dir.0.join("proc/self/mounts"), "gpt/root / ext4 rw 0 0\n").unwrap();
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    dir.write("dev/vda", "");
+    dir.write("proc/self/mounts", "gpt/root / ext4 rw 0 0\n");
+    let mut root = dir.root(Use::Tree);
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
     let machine = Machine::default();
-    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-    boot.config = Some(yaml::parse("t", config).unwrap().into());
+    let mut boot = testing::boot_with(&root, &machine, config);
     let mut run = Run::new(&mut root, &mut boot, &instance);
     let may_be_early = run.nothing_comes_first();
     if in_local_stage {
@@ -142,11 +131,12 @@ fn early_modules_run_once_after_users_commands() {
 #[test]
 fn leaves_a_missing_disk_to_network_stage() {
     let dir = TempDir::new("early-disks");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
     let machine = Machine::default();
     let disks = Disks(Places { sys: dir.0.join("sys/class/block"), dev: dir.0.join("dev") });
-    let mut boot = Boot::new(&root, &machine, &Options::default(), &disks);
+    let mut boot = testing::boot(&root, &machine);
+    boot.outside = &disks;
     let config =
         "{cloud_init_modules: [resizefs, disk_setup, mounts], mounts: [[tmpfs, /t, tmpfs]], resize_rootfs: false,
         disk_setup: {vdb: {layout: false}}}";
@@ -175,11 +165,11 @@ fn leaves_a_missing_disk_to_network_stage() {
 fn module_runs_as_often_as_configured() {
     let runs = |entry: &str| {
         let dir = TempDir::new("often");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let machine = Machine::default();
         for id in ["i-1", "i-1", "i-2"] {
             let instance = Instance { instance_id: id.into(), ..Instance::default() };
-            let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+            let mut boot = testing::boot(&root, &machine);
             let config = format!("{{cloud_init_modules: [{entry}], bootcmd: [a]}}");
             boot.config = Some(yaml::parse("t", &config).unwrap().into());
             Run::new(&mut root, &mut boot, &instance).stage(Stage::Network, Half::Running);
@@ -212,10 +202,10 @@ fn entries_take_arguments_and_errors_report_once() {
 #[test]
 fn modules_log_what_tools_look_for() {
     let dir = TempDir::new("modules-lines");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
     let machine = Machine::default();
-    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
+    let mut boot = testing::boot(&root, &machine);
     let config = "{no_ssh_fingerprints: true, final_message: \"one\\ntwo\"}";
     boot.config = Some(yaml::parse("t", config).unwrap().into());
     let messages = crate::base::logging::capture(|| {
@@ -238,7 +228,7 @@ fn modules_log_what_tools_look_for() {
 fn module_of_another_distribution_needs_unverified_modules() {
     let dir = TempDir::new("unverified");
     dir.write("etc/os-release", "ID=debian\n");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
     let machine = Machine::default();
     let module = module::find("apk_configure").unwrap();
@@ -249,8 +239,7 @@ fn module_of_another_distribution_needs_unverified_modules() {
         ("{apk_repos: {}, unverified_modules: [byobu, 5]}", false),
         ("{unverified_modules: [apk_configure]}", false),
     ] {
-        let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-        boot.config = Some(yaml::parse("t", config).unwrap().into());
+        let mut boot = testing::boot_with(&root, &machine, config);
         assert_eq!(Run::new(&mut root, &mut boot, &instance).is_requested(module), wanted, "{config}");
     }
 }
@@ -258,11 +247,10 @@ fn module_of_another_distribution_needs_unverified_modules() {
 #[test]
 fn marks_a_file_system_once_it_is_made() {
     let dir = TempDir::new("marks");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
     let machine = Machine::default();
-    let mut boot = Boot::new(&root, &machine, &Options::default(), &Nothing);
-    boot.config = Some(yaml::parse("t", "{x: 1}").unwrap().into());
+    let mut boot = testing::boot_with(&root, &machine, "{x: 1}");
     let is_marked = |cx: &mut Context| {
         let names = cx.root.list(&format!("{}/sem", cx.instance_dir()));
         cx.report.error(names.join(" "));

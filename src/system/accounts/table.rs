@@ -156,9 +156,8 @@ mod tests {
     #[test]
     fn only_what_is_set_changes() {
         let dir = TempDir::new("table");
-        std::fs::create_dir_all(dir.0.join("etc")).unwrap();
-        std::fs::write(dir.0.join("etc/passwd"), b"# c\nroot:x:0:0::/root:/bin/sh\n\xff:x:7:7\n\n+\n-@a\n").unwrap();
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        dir.write("etc/passwd", b"# c\nroot:x:0:0::/root:/bin/sh\n\xff:x:7:7\n\n+\n-@a\n");
+        let mut root = dir.root(Use::Tree);
         let mut table = Table::read(&root, "/etc/passwd").unwrap();
         table.write(&mut root, Attr::root(0o644)).unwrap();
         assert_eq!(root.changes(), []);

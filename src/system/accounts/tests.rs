@@ -110,7 +110,7 @@ fn the_shadow_suite_leaves_the_same_files() {
         "u1 -M",
     ];
     let (theirs, ours) = (tree("useradd"), tree("prepivot-useradd"));
-    let mut root = Root::open(&ours.0, Use::Tree).unwrap();
+    let mut root = ours.root(Use::Tree);
     let mut accounts = Accounts::open(&root).unwrap();
     std::fs::create_dir_all(theirs.0.join("srv")).unwrap();
     // useradd copies folders by way of /proc, which a bare tree lacks.
@@ -165,7 +165,7 @@ fn the_shadow_suite_leaves_the_same_files() {
 #[test]
 fn shadow_keeps_owner_mode_and_passwords_form() {
     let dir = tree("accounts-shadow");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     let attr = Attr { mode: 0o640, uid: 0, gid: 42 };
     root.set_attr("/etc/shadow", attr).unwrap();
     let mut accounts = Accounts::open(&root).unwrap();
@@ -183,7 +183,7 @@ fn shadow_keeps_owner_mode_and_passwords_form() {
 #[test]
 fn passwords_take_bounded_time() {
     let dir = tree("passwords");
-    let accounts = Accounts::open(&Root::open(&dir.0, Use::Plan).unwrap()).unwrap();
+    let accounts = Accounts::open(&dir.root(Use::Plan)).unwrap();
     budget::begin();
     budget::round(budget::ROUNDS - 2 * USUAL_ROUNDS as usize).unwrap();
     assert!(accounts.hash("a").is_ok() && accounts.hash("b").is_ok());
@@ -194,7 +194,7 @@ fn passwords_take_bounded_time() {
 #[test]
 fn modules_share_the_time_for_passwords() {
     let dir = tree("passwords-of-two");
-    let mut root = Root::open(&dir.0, Use::Plan).unwrap();
+    let mut root = dir.root(Use::Plan);
     budget::begin();
     for is_left in [true, true, false] {
         let accounts = Accounts::open(&root).unwrap();
@@ -228,7 +228,7 @@ fn creates_shadow_if_it_is_absent() {
         [("shadow:x:42:\n", Attr { mode: 0o640, uid: 0, gid: 42 }), ("users:x:100:\n", Attr::root(0o600))]
     {
         let dir = TempDir::new("accounts-no-shadow");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         assert_eq!(with_new_user(&mut root, group).errors(), [""; 0]);
         let passwd = "root:x:0:0::/root:/bin/sh\nold:$6$o$h:7:7::/:/bin/sh\nu:x:1000:1000::/home/u:/bin/sh\n";
         assert_eq!(root.text("/etc/passwd"), passwd);
@@ -251,7 +251,7 @@ fn sets_no_password_if_shadow_is_no_file() {
         let dir = TempDir::new("accounts-odd-shadow");
         std::fs::create_dir(dir.0.join("etc")).unwrap();
         make(&dir.0.join("etc/shadow"));
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         let errors = with_new_user(&mut root, "users:x:100:\n").errors();
         assert_eq!(errors.len(), 3, "{errors:?}");
         assert!(errors.iter().all(|e| e.contains("/etc/shadow is not a regular file")), "{errors:?}");
@@ -263,9 +263,8 @@ fn sets_no_password_if_shadow_is_no_file() {
 #[test]
 fn members_of_large_groups_are_added_in_time() {
     let dir = TempDir::new("accounts-members");
-    std::fs::create_dir_all(dir.0.join("etc")).unwrap();
-    std::fs::write(dir.0.join("etc/group"), "g:x:7:a,,a,u1\n").unwrap();
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    dir.write("etc/group", "g:x:7:a,,a,u1\n");
+    let mut root = dir.root(Use::Tree);
     let mut accounts = Accounts::open(&root).unwrap();
     let before = crate::base::testing::cpu_time();
     let names: Vec<String> = (0..100_000).map(|i| format!("u{i}")).collect();
@@ -279,7 +278,7 @@ fn members_of_large_groups_are_added_in_time() {
 #[test]
 fn groups_of_the_image_get_members_in_etc() {
     let dir = tree("accounts-altfiles");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     root.write("/etc/nsswitch.conf", "group: files altfiles\n", Attr::root(0o644)).unwrap();
     root.write("/usr/lib/group", "wheel:x:10:\n", Attr::root(0o644)).unwrap();
     root.write("/usr/lib/passwd", "core:x:1000:1000::/home/core:/bin/sh\n", Attr::root(0o644)).unwrap();
@@ -294,7 +293,7 @@ fn groups_of_the_image_get_members_in_etc() {
 #[test]
 fn homes_come_from_the_skeleton_with_their_owner() {
     let dir = tree("accounts-home");
-    let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+    let mut root = dir.root(Use::Tree);
     root.append("/etc/default/useradd", b"CREATE_MAIL_SPOOL=yes\n", Attr::root(0o644)).unwrap();
     root.mkdir("/var/spool/mail", Attr::root(0o775)).unwrap();
     root.mkdir("/home/there", Attr::root(0o755)).unwrap();

@@ -222,23 +222,21 @@ pub fn write_given(root: &mut Root, path: &str, text: &str, mode: u32) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::problem::Problems;
+
     use crate::base::testing::TempDir;
-    use crate::document::Value;
-    use crate::instance::Instance;
-    use crate::machine::Distro;
+
     use crate::root::{Output, Use};
+    use crate::system::testing::Inputs;
 
     #[test]
     fn remakes_an_rsa_key_after_power_cut() {
         let dir = TempDir::new("rsa");
-        let mut root = Root::open(&dir.0, Use::Tree).unwrap();
+        let mut root = dir.root(Use::Tree);
         root.write("/usr/bin/ssh-keygen", "", Attr::root(0o755)).unwrap();
-        let (config, distro) = (Value::Map(Default::default()), Distro::of_os_release("ID=debian\n"));
-        let instance = Instance { instance_id: "i".into(), ..Instance::default() };
+        let mut inputs = Inputs::new("debian", "{}");
+        inputs.instance.instance_id = "i".into();
         let mut run = |is_cut: bool| {
-            let report = Problems::new();
-            let mut cx = Context::new(&mut root, &config, &instance, &distro, &report);
+            let mut cx = inputs.context(&mut root);
             let file = path("rsa");
             let mark = begun(&cx);
             cx.root.play(Box::new(move |root, command| {
