@@ -153,6 +153,18 @@ impl<'p> Fields<'p> {
         self.parse(key, "an IP address with a prefix", |v| v.text().and_then(|t| Cidr::parse_or_host(&t)))
     }
 
+    /// Name servers: [`Fields::words`]. Some have the prefix of an address, for which no network stack takes the server.
+    pub fn servers(&mut self, key: &str) -> Vec<String> {
+        let mut servers = self.words(key);
+        for server in &mut servers {
+            if let Some((address, _)) = server.split_once('/').filter(|(address, _)| Ip::parse(address).is_some()) {
+                self.problems.warn_key(&self.path_of(key), format_args!("the prefix of {server} is ignored"));
+                *server = address.to_owned();
+            }
+        }
+        servers
+    }
+
     /// Texts: a list, or one text with several words.
     pub fn words(&mut self, key: &str) -> Vec<String> {
         let values = match self.take(key) {

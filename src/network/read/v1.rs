@@ -43,7 +43,7 @@ fn network(config: &[Value], problems: About<'_>) -> Network {
         };
         match entry_type.as_str() {
             "nameserver" => {
-                let dns = Dns { servers: f.words("address"), search: f.words("search") };
+                let dns = Dns { servers: f.servers("address"), search: f.words("search") };
                 match f.name("interface") {
                     Some(name) => of_interface.push((name, dns)),
                     None => network.dns.merge(&dns),
@@ -196,7 +196,7 @@ fn subnet(mut f: Fields) -> Option<Subnet> {
     new.scope = f.word("scope");
     new.metric = f.number("metric");
     new.mtu = f.mtu("mtu");
-    new.dns = Dns { servers: f.words("dns_nameservers"), search: f.words("dns_search") };
+    new.dns = Dns { servers: f.servers("dns_nameservers"), search: f.words("dns_search") };
     for route in f.list("routes") {
         new.routes.extend(self::route(route));
     }
@@ -280,6 +280,14 @@ mod tests {
         assert_eq!(n.interface("v").unwrap().dns.servers, ["9.9.9.9"]);
         assert_eq!(eth0.routes[0].to.to_string(), "192.168.0.0/16");
         assert_eq!(n.interface("lo").unwrap().device_type, DeviceType::Loopback);
+    }
+
+    #[test]
+    fn name_servers_lose_their_prefix() {
+        let n = network(
+            "version: 1\nconfig:\n- {type: nameserver, address: [192.0.2.14/27, '2001:db8::53/64', 192.0.2.15, 'x/y']}\n",
+        );
+        assert_eq!(n.dns.servers, ["192.0.2.14", "2001:db8::53", "192.0.2.15", "x/y"]);
     }
 
     #[test]

@@ -227,7 +227,7 @@ fn matching(mut f: Fields) -> Match {
 }
 
 fn nameservers(mut f: Fields) -> Dns {
-    let dns = Dns { servers: f.words("addresses"), search: f.words("search") };
+    let dns = Dns { servers: f.servers("addresses"), search: f.words("search") };
     f.finish();
     dns
 }
