@@ -83,18 +83,51 @@ fn peers_lines() -> Vec<Vec<String>> {
     lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
 }
 
+/// A number of a line of tests/bench/figures-peers.
+fn peers_number(word: &String) -> f64 {
+    word.parse().unwrap_or_else(|e| panic!("figures-peers: {word}: {e}"))
+}
+
+/// What each peer's boots take more than those of the same root without any, and which parts of the job were not done.
+pub fn peers_boots() -> String {
+    let lines = peers_lines();
+    let row = |label: String, costs: [f64; 6], undone: String| {
+        let [cpu, up, done, requests, memory, processes] = costs;
+        let times = [cpu, up, done].map(|n| format!("{n:.2}"));
+        let counts = [requests, memory, processes].map(|n| format!("{n:.0}"));
+        [vec![label], times.to_vec(), counts.to_vec(), vec![undone]].concat()
+    };
+    let costs = |line: &[String]| std::array::from_fn::<f64, 6, _>(|at| peers_number(&line[4 + at]));
+    let label = |line: &[String]| format!("{}, {}", line[0], line[1]);
+    let mut rows = Vec::new();
+    for boot in ["first", "second"] {
+        let mut boots = lines.iter().filter(|line| line[2] == boot);
+        let control = boots.next().filter(|line| line[0] == NO_PEER).expect("a boot without any comes first");
+        let without = costs(control);
+        rows.push(row(format!("{boot} boot, without any"), without, String::new()));
+        for line in boots {
+            let with = costs(line);
+            let undone = if line[10] == "-" { String::new() } else { line[10].replace(',', ", ") };
+            rows.push(row(label(line), std::array::from_fn(|at| with[at] - without[at]), undone));
+        }
+    }
+    for line in lines.iter().filter(|line| line[2] == "cannot") {
+        rows.push([vec![label(line)], vec![String::new(); 6], vec![line[3..].join(" ")]].concat());
+    }
+    table(&["", "CPU", "up", "done", "requests", "memory", "processes", "not done"], rows)
+}
+
 /// What each peer adds to the initramfs and to the root, in MB.
 pub fn peers_sizes() -> String {
     let lines = peers_lines();
     let mut sizes = lines.iter().filter(|line| line[1] == "size");
-    let number = |word: &String| word.parse::<f64>().unwrap_or_else(|e| panic!("figures-peers: {word}: {e}"));
     let control =
         sizes.next().filter(|line| line[0] == NO_PEER).expect("figures-peers begins with the root without any");
     let rows = sizes.map(|line| {
         let more = line[2..5]
             .iter()
             .zip(&control[2..5])
-            .map(|(with, without)| format!("{:.1}", number(with) - number(without)));
+            .map(|(with, without)| format!("{:.1}", peers_number(with) - peers_number(without)));
         let label = line.get(5).map_or_else(|| line[0].clone(), |version| format!("{} {version}", line[0]));
         std::iter::once(label).chain(more).collect()
     });

@@ -27,6 +27,7 @@ static PARTS: &[Part] = &[
     ("other costs", figures::others),
     ("sizes", figures::sizes),
     ("sizes of peers", figures::peers_sizes),
+    ("boots of peers", figures::peers_boots),
     ("datasources that are read", sources),
     ("what is closed", closed),
     ("marks", marks),
