@@ -152,6 +152,7 @@ pub fn of(root: &Root) -> Box<dyn Outside> {
 pub struct OfTree {
     own: Option<ThisMachine>,
     memory: Option<u64>,
+    is_provisioned: bool,
 }
 
 impl OfTree {
@@ -159,7 +160,12 @@ impl OfTree {
     pub fn new(path: &Path) -> OfTree {
         let own = path.canonicalize().is_ok_and(|p| p == Path::new("/"));
         let memory = memory_of(path).or_else(|| memory_of(Path::new("/")));
-        OfTree { own: own.then(ThisMachine::new), memory }
+        OfTree { own: own.then(ThisMachine::new), memory, is_provisioned: false }
+    }
+
+    /// The machine of a tree in which the work of the instance's modules is done ([`Outside::is_provisioned`]).
+    pub fn provisioned(path: &Path) -> OfTree {
+        OfTree { is_provisioned: true, ..OfTree::new(path) }
     }
 }
 
@@ -170,6 +176,10 @@ impl Outside for OfTree {
 
     fn knows_devices(&self) -> bool {
         self.own.is_some()
+    }
+
+    fn is_provisioned(&self) -> bool {
+        self.is_provisioned
     }
 
     fn places(&self) -> Option<Places> {

@@ -41,6 +41,11 @@ pub trait Outside {
         true
     }
 
+    /// Whether the modules' work is there already, and is only compared: a user of the document's may be one that it has made.
+    fn is_provisioned(&self) -> bool {
+        false
+    }
+
     /// Whether a host has an address: the resolver knows the name, or it is an address.
     fn resolves(&self, _host: &str) -> bool {
         false

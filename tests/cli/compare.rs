@@ -274,3 +274,26 @@ fn machine_without_an_instance_is_an_error() {
     let found = run_in(&dir, "compare --root ROOT");
     assert!(found.code == 1 && found.err.contains("/var/lib/cloud/data/instance-id"), "{}", found.err);
 }
+
+#[test]
+fn group_lacks_members_made_after_it() {
+    let dir = provisioned("compare-members");
+    dir.write("etc/cloud/cloud.cfg", "cloud_init_modules: [users_groups]\n");
+    dir.write(
+        "var/lib/cloud/instances/i-1/user-data.txt",
+        "#cloud-config\nlocale: false\ngroups: [{docker: [dev, old]}]\nusers: [{name: dev}]\n",
+    );
+    dir.write(
+        "etc/passwd",
+        "root:x:0:0::/root:/bin/sh\nold:x:1000:1000::/home/old:/bin/sh\ndev:x:1001:1001::/home/dev:/bin/sh\n",
+    );
+    dir.write("etc/shadow", "root:*:1::::::\nold:!:1::::::\ndev:!:1::::::\n");
+    let groups = |docker: &str| format!("root:x:0:\nold:x:1000:\ndev:x:1001:\ndocker:x:1002:{docker}\n");
+    dir.write("etc/group", groups("old").as_str());
+    let found = run_in(&dir, "compare --root ROOT");
+    assert_eq!(found.code, 0, "{}{}", found.out, found.err);
+    // A user who was there before, and would have been added.
+    dir.write("etc/group", groups("").as_str());
+    let found = run_in(&dir, "compare --root ROOT");
+    assert!(found.code == 1 && found.out.contains("      + docker:x:1002:old\n"), "{}", found.out);
+}

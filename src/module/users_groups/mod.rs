@@ -89,7 +89,11 @@ fn before_pivot(context: &mut Context) -> Result<()> {
     let mut selinux = context.root.text(&selinux_list);
     let mut accounts = Accounts::open(context.root)?;
     let rules = Rules::of(context.root);
+    // Groups get their members before the document's users are made.
+    let is_made_later =
+        |name: &str| context.outside.is_provisioned() && users.users.iter().any(|(user, _)| user == name);
     for (group, members) in &users.groups {
+        let members = members.iter().filter(|member| !is_made_later(member));
         add_group(&mut accounts, group, members, &problems, context.report);
     }
     for (name, config) in &users.users {
@@ -184,7 +188,13 @@ fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()
     context.root.run(Command::new(["usermod", "-Z", login, "--", name]))
 }
 
-fn add_group(accounts: &mut Accounts, group: &str, members: &[String], problems: &Problems, report: &Problems) {
+fn add_group<'a>(
+    accounts: &mut Accounts,
+    group: &str,
+    members: impl Iterator<Item = &'a String>,
+    problems: &Problems,
+    report: &Problems,
+) {
     if accounts.group_id(group).is_some() {
         report.warn(format_args!("the group {} exists already", quoted(group)));
     } else if let Err(e) = accounts.add_group(group, false) {

@@ -84,7 +84,7 @@ impl<'a> Planner<'a> {
         for path in WHOLE.into_iter().chain([RUN_DIR]).chain(later) {
             root.remove(path)?;
         }
-        let outside = OfTree::new(self.path);
+        let outside = OfTree::provisioned(self.path);
         let options = Options { files: vec![("what cloud-init has done".into(), above)], ..Options::default() };
         let mut boot = Boot::new(&root, self.machine, &options, &outside);
         boot.report.absorb(report);
