@@ -112,9 +112,16 @@ pub fn is_infiniband_mac(mac: &str) -> bool {
     is_mac(mac) && mac.len() > 17
 }
 
-/// A MAC address in canonical form: lower case, with colons.
+/// A MAC address in canonical form: lower case, with colons. It may have hyphens, dots between any groups of digits, or nothing
+/// between them. Any other text is only in lower case.
 pub fn plain_mac(mac: &str) -> String {
-    mac.trim().to_ascii_lowercase().replace('-', ":")
+    let mac = mac.trim().to_ascii_lowercase();
+    let digits: String = mac.chars().filter(|c| !matches!(c, ':' | '-' | '.')).collect();
+    if !matches!(digits.len(), 12 | 40) || !digits.bytes().all(|c| c.is_ascii_hexdigit()) {
+        return mac;
+    }
+    let bytes = digits.as_bytes().chunks(2).map(String::from_utf8_lossy);
+    bytes.collect::<Vec<_>>().join(":")
 }
 
 #[cfg(test)]
@@ -145,6 +152,11 @@ mod tests {
     fn hardware_addresses_have_6_or_20_bytes() {
         assert!(is_mac("52:54:00:AB:cd:01") && is_mac("07-1c-c6-75-a4-be"));
         assert!(is_mac("a0:00:02:20:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1"));
+        assert_eq!(["00-16-3E-aa-bb-02", "0016.3eaa.bb02", "00163EAABB02"].map(plain_mac), ["00:16:3e:aa:bb:02"; 3]);
+        assert_eq!(
+            ["Permanent", "52-54-00", "0016.3eaa.bbxx"].map(plain_mac),
+            ["permanent", "52-54-00", "0016.3eaa.bbxx"]
+        );
         assert!(!is_mac("xx:xx:xx:xx:xx:00") && !is_mac("52:54:00") && !is_mac(""));
     }
 }

@@ -99,7 +99,7 @@ pub enum DeviceType {
 /// How a device is found. All criteria must match. Without any, it is the device with the interface's name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Match {
-    /// The MAC address, spelled as in the document.
+    /// The MAC address, with colons.
     pub mac: Option<String>,
     /// A shell pattern for the device's current name.
     pub name: Option<String>,

@@ -42,38 +42,93 @@ pub fn apply(
     instance: &Instance,
     report: &Problems,
 ) -> Result<Option<Written>> {
-    if root.exists(UPGRADED) {
-        return Ok(None);
-    }
     let find = || nics(root, machine);
-    let nics = Nics::new(&find);
-    let order = source::named(&instance.source).map_or(Source::NEW.network_order, |s| s.network_order);
-    let given = |origin| given(origin, machine, image, instance, &nics, report);
-    let (origin, input) = match input::choose(order, given) {
-        Choice::Use(origin, input) => (origin, input),
-        Choice::Disabled(origin) => {
-            log::info!("network config is disabled by {origin}");
+    let chosen = Place { root, machine, image, nics: &Nics::new(&find), report }.chosen(instance)?;
+    chosen.map(|chosen| chosen.write(root, image, report)).transpose()
+}
+
+/// The same for a new instance, whose machine has no network yet: with the fallback in place of a configuration that cannot be read,
+/// which is reported.
+///
+/// # Errors
+/// The root has no stack; a file cannot be written.
+pub fn apply_or_default(
+    root: &mut Root,
+    machine: &Machine,
+    image: &Image,
+    instance: &Instance,
+    report: &Problems,
+) -> Result<Option<Written>> {
+    let find = || nics(root, machine);
+    let place = Place { root, machine, image, nics: &Nics::new(&find), report };
+    let chosen = place.chosen(instance).or_else(|e| {
+        report.error(e);
+        place.fallback()
+    })?;
+    chosen.map(|chosen| chosen.write(root, image, report)).transpose()
+}
+
+/// What a configuration is chosen for.
+struct Place<'a> {
+    root: &'a Root,
+    machine: &'a Machine,
+    image: &'a Image,
+    nics: &'a Nics<'a>,
+    report: &'a Problems,
+}
+
+/// A configuration that was chosen and read.
+struct Chosen {
+    origin: ConfigOrigin,
+    input: Input,
+    network: Network,
+}
+
+impl Place<'_> {
+    /// The configuration that takes precedence. None if the network is not to be configured.
+    fn chosen(&self, instance: &Instance) -> Result<Option<Chosen>> {
+        if self.root.exists(UPGRADED) {
             return Ok(None);
         }
-        Choice::Nothing => match default(image.distro, &image.config, &nics) {
-            Some(config) => (ConfigOrigin::Fallback, Input::config(config)),
-            None => return Ok(None),
-        },
-    };
-    let name = format!("network configuration ({origin})");
-    let mut network =
-        input.read(&name, &Macs::of_physical(&nics), report).context(|| "the network is not configured")?;
-    if mount_table::is_root_on_network(root, &machine.cmdline) {
-        // The initramfs's other programs set these up; links that prepivot brought up are down again.
-        network.keep(&|interface| nics.all().iter().any(|nic| nic.is_up() && names::is_device(interface, nic)));
+        let order = source::named(&instance.source).map_or(Source::NEW.network_order, |s| s.network_order);
+        let given = |origin| given(origin, self.machine, self.image, instance, self.nics, self.report);
+        match input::choose(order, given) {
+            Choice::Use(origin, input) => self.read(origin, input).map(Some),
+            Choice::Disabled(origin) => {
+                log::info!("network config is disabled by {origin}");
+                Ok(None)
+            }
+            Choice::Nothing => self.fallback(),
+        }
     }
-    if network.interfaces.iter().any(|interface| interface.rename && interface.matching.mac.is_some()) {
-        // [`rename_links`] needs them.
-        nics.all();
+
+    fn fallback(&self) -> Result<Option<Chosen>> {
+        let config = default(self.image.distro, &self.image.config, self.nics);
+        config.map(|config| self.read(ConfigOrigin::Fallback, Input::config(config))).transpose()
     }
-    let renderer = write(root, image, &network, report)?;
-    log::info!("Applying network configuration from {origin}: Selected renderer '{}'", renderer.name);
-    Ok(Some(Written { config: input.document, renderer }))
+
+    fn read(&self, origin: ConfigOrigin, input: Input) -> Result<Chosen> {
+        let (name, nics) = (format!("network configuration ({origin})"), self.nics);
+        let read = input.read(&name, &Macs::of_physical(nics), self.report);
+        let mut network = read.context(|| "the network is not configured")?;
+        if mount_table::is_root_on_network(self.root, &self.machine.cmdline) {
+            // The initramfs's other programs set these up; links that prepivot brought up are down again.
+            network.keep(&|interface| nics.all().iter().any(|nic| nic.is_up() && names::is_device(interface, nic)));
+        }
+        if network.interfaces.iter().any(|interface| interface.rename && interface.matching.mac.is_some()) {
+            // [`rename_links`] needs them.
+            nics.all();
+        }
+        Ok(Chosen { origin, input, network })
+    }
+}
+
+impl Chosen {
+    fn write(self, root: &mut Root, image: &Image, report: &Problems) -> Result<Written> {
+        let renderer = write(root, image, &self.network, report)?;
+        log::info!("Applying network configuration from {}: Selected renderer '{}'", self.origin, renderer.name);
+        Ok(Written { config: self.input.document, renderer })
+    }
 }
 
 /// The machine's NICs. If the initramfs has no driver for any, the new root's drivers are loaded: the

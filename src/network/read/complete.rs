@@ -62,6 +62,11 @@ pub fn complete(network: &mut Network, routes: Vec<Route>, problems: About<'_>) 
             network.interfaces.push(Interface { id: name.clone(), name, implicit: true, ..Interface::default() });
         }
     }
+    // The resolver asks no servers of a loopback device: they are the machine's.
+    for lo in network.interfaces.iter_mut().filter(|i| i.device_type == DeviceType::Loopback) {
+        let own = lo.subnets.iter_mut().map(|subnet| &mut subnet.dns).chain([&mut lo.dns]);
+        own.for_each(|dns| network.dns.merge(&std::mem::take(dns)));
+    }
     distribute(network, routes, problems);
     for interface in &mut network.interfaces {
         let name = &interface.name;

@@ -37,7 +37,6 @@ pub fn read(document: &str, value: &Value, macs: &Macs, report: &Problems) -> Re
     // 2.0 is the number 2 too.
     match (version.as_deref().map(|v| v.strip_suffix(".0").unwrap_or(v)), map.get("config")) {
         (None | Some("1"), Some(Value::List(list))) => Ok(v1::read(list, report)),
-        (Some("1"), None) => Ok(Network::default()),
         (Some("2"), None) => Ok(v2::read(map, macs, report)),
         (None, None) if v2::is(map) => Ok(v2::read(map, macs, report)),
         _ => Err(Error::new(format!(

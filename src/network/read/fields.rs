@@ -3,6 +3,7 @@
 use crate::base::problem::About;
 use crate::document::{Map, Value};
 use crate::network::address::{Cidr, Ip};
+use crate::network::mac::plain_mac;
 use crate::network::model::is_valid_name;
 use crate::network::parameters;
 
@@ -129,7 +130,7 @@ impl<'p> Fields<'p> {
             let why = format_args!("{mac} is a number to YAML unless it is quoted; it is taken as the address");
             self.problems.warn_key(&self.path_of(key), why);
         }
-        self.text(key).map(|mac| mac.to_ascii_lowercase())
+        self.text(key).as_deref().map(plain_mac)
     }
 
     /// The gateway of a route: `Some(None)` if the route has none. None if the value is wrong, which is reported: without its

@@ -220,11 +220,13 @@ fn mask(f: &mut Fields) -> Option<String> {
     f.text("prefix").or(netmask)
 }
 
-/// A route: `destination`, else `network`, with a prefix, a netmask or neither, and `gateway`.
+/// A route: `destination`, else `network`, else `to`, with a prefix, a netmask or neither, and `gateway`, else `via`.
 fn route(mut f: Fields) -> Option<Route> {
     let mask = mask(&mut f);
     let via = f.gateway("gateway")?;
-    let network = f.text("network");
+    // Version 2's keys: without its gateway it would be another route.
+    let via = if via.is_some() { via } else { f.gateway("via")? };
+    let network = f.text("network").or(f.text("to"));
     let to = match f.text("destination").or(network) {
         Some(to) if to == "default" => Some(Cidr::default_of(via.as_ref().is_some_and(Ip::is_v6))),
         Some(to) => Cidr::parse(&to, mask.as_deref()),

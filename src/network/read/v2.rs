@@ -143,6 +143,10 @@ fn interface(
     if let Some(name) = set_name.take_if(|name| !is_name(name)) {
         f.problems().warn(format_args!("{}{KEPT}", impossible(&name)));
     }
+    // Nothing would be renamed, as in netplan, and no device would have the name.
+    if new.matching == Match::default() && set_name.take().is_some() {
+        f.reject_key("set-name", "match beside it", "set-name alone");
+    }
     new.rename = set_name.is_some();
     let known = new.matching.mac.as_deref().and_then(|m| macs.name(m)).map(str::to_owned);
     let is_plain = |name: &String| is_valid_name(name) && !name.contains(['*', '?', '[']);

@@ -11,7 +11,7 @@ use crate::base::manual;
 use crate::machine::Family;
 use crate::network::model::{Control, DeviceType, Dns, Interface, Method, Network, Route, Subnet};
 use stanza::Stanza;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// What stanzas may have (interfaces(5), ifenslave's and bridge-utils' own pages): the options of ifupdown itself, and the parameters of
 /// bonds and bridges.
@@ -45,14 +45,15 @@ pub static RENDERER: Renderer = Renderer {
 /// these, to rules.
 fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> Vec<File> {
     let mut stanzas = vec![loopback(network)];
+    let mut gateways = Gateways::new();
     for interface in in_order(network) {
         if interface.device_type == DeviceType::Loopback {
             let own = interface.subnets.iter().filter(|s| s.method == Method::Static);
-            stanzas.extend(own.filter_map(|s| subnet(interface, s, target, unsupported)));
+            stanzas.extend(own.filter_map(|s| subnet(interface, s, &mut gateways, target, unsupported)));
         } else if interface.is_pattern() {
             unsupported.key(interface, "match");
         } else if device::is_known(interface, unsupported) {
-            stanzas.extend(self::interface(network, interface, target, unsupported));
+            stanzas.extend(self::interface(network, interface, &mut gateways, target, unsupported));
         }
     }
     let body: String = stanzas.iter().map(Stanza::to_text).collect();
@@ -71,11 +72,7 @@ fn render(network: &Network, target: &Target, unsupported: &mut Unsupported) -> 
 fn loopback(network: &Network) -> Stanza {
     let mut lo = Stanza::new("lo", false, "loopback");
     lo.start = Some("auto");
-    let own = network.interfaces.iter().filter(|i| i.device_type == DeviceType::Loopback).flat_map(|i| &i.subnets);
-    let mut dns = Dns::default();
-    own.filter(|s| s.method == Method::Loopback).for_each(|s| dns.merge(&s.dns));
-    dns.merge(&network.dns);
-    lo.name_servers(&dns);
+    lo.name_servers(&network.dns);
     lo
 }
 
@@ -119,9 +116,20 @@ fn in_order(network: &Network) -> Vec<&Interface> {
     out
 }
 
-fn interface(network: &Network, interface: &Interface, target: &Target, unsupported: &mut Unsupported) -> Vec<Stanza> {
+/// The families and metrics for which a stanza has a gateway. The kernel has one default route for each, and ifup ends with an error if
+/// it refuses a gateway: further ones become routes, which may fail.
+type Gateways = HashSet<(bool, Option<u32>)>;
+
+fn interface(
+    network: &Network,
+    interface: &Interface,
+    gateways: &mut Gateways,
+    target: &Target,
+    unsupported: &mut Unsupported,
+) -> Vec<Stanza> {
     let subnets = interface.subnets.iter();
-    let mut stanzas: Vec<Stanza> = subnets.filter_map(|s| subnet(interface, s, target, unsupported)).collect();
+    let mut stanzas: Vec<Stanza> =
+        subnets.filter_map(|s| subnet(interface, s, gateways, target, unsupported)).collect();
     if stanzas.is_empty() {
         stanzas.push(Stanza::new(&interface.name, false, "manual"));
     }
@@ -152,6 +160,11 @@ fn interface(network: &Network, interface: &Interface, target: &Target, unsuppor
 /// gateway is not reached yet: it is the first one with an address in the gateway's network, else one whose address is not known, else
 /// the family's last, else the first.
 fn of_route<'a>(stanzas: &'a mut [Stanza], route: &Route) -> Option<&'a mut Stanza> {
+    // The kernel refuses a source that the device does not have yet.
+    let has_source = |s: &Stanza| s.address.as_ref().is_some_and(|own| Some(&own.ip) == route.from.as_ref());
+    if let Some(place) = stanzas.iter().position(has_source) {
+        return stanzas.get_mut(place);
+    }
     let reaches = |s: &Stanza| s.address.as_ref().zip(route.via.as_ref()).is_some_and(|(own, via)| own.contains(via));
     let is_own = |s: &Stanza| s.v6 == route.to.is_v6();
     let place = stanzas.iter().position(reaches);
@@ -161,7 +174,13 @@ fn of_route<'a>(stanzas: &'a mut [Stanza], route: &Route) -> Option<&'a mut Stan
 }
 
 /// A subnet's stanza. None for a static one without an address.
-fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: &mut Unsupported) -> Option<Stanza> {
+fn subnet(
+    interface: &Interface,
+    subnet: &Subnet,
+    gateways: &mut Gateways,
+    target: &Target,
+    unsupported: &mut Unsupported,
+) -> Option<Stanza> {
     let (v6, method) = match subnet.method {
         Method::Static => (subnet.is_v6(), "static"),
         Method::Dhcp4 => (false, "dhcp"),
@@ -171,13 +190,16 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
         Method::Loopback => (false, "loopback"),
     };
     let mut stanza = Stanza::new(&interface.name, v6, method);
+    // ifupdown leaves an interface down whose gateway is of another family than its address.
+    let gateway = subnet.gateway.as_ref().filter(|gateway| gateway.is_v6() == v6);
+    let gateway = gateway.filter(|_| method == "static" && gateways.insert((v6, subnet.metric)));
     match method {
         "static" => {
             let address = subnet.address.as_ref()?;
             stanza.add("address", address);
             stanza.address = Some(address.clone());
             stanza.maybe("broadcast", subnet.broadcast.as_ref());
-            stanza.maybe("gateway", subnet.gateway.as_ref().filter(|gateway| gateway.is_v6() == v6));
+            stanza.maybe("gateway", gateway);
             stanza.maybe("pointopoint", subnet.pointopoint.as_ref());
             stanza.maybe("scope", subnet.scope.as_ref());
         }
@@ -191,9 +213,8 @@ fn subnet(interface: &Interface, subnet: &Subnet, target: &Target, unsupported: 
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
     }
     stanza.maybe("mtu", subnet.mtu.filter(|_| v6 || interface.mtu.is_none()));
-    // ifupdown leaves an interface down whose gateway is of another family than its address.
-    let gateway = interface.gateway_route(subnet).filter(|route| method == "static" && route.to.is_v6() != v6);
-    gateway.iter().chain(&subnet.routes).for_each(|r| route::add(&mut stanza, interface, r, target, unsupported));
+    let other = interface.gateway_route(subnet).filter(|_| method == "static" && gateway.is_none());
+    other.iter().chain(&subnet.routes).for_each(|r| route::add(&mut stanza, interface, r, target, unsupported));
     Some(stanza)
 }
 

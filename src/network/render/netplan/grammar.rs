@@ -482,7 +482,14 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
     match (kind, value) {
         ("any", _) => true,
         ("address", Value::Map(options)) => options.len() == 1 && options.keys().all(is_cidr),
-        ("address", _) => text.is_some_and(|text| is_cidr(&text)),
+        // netplan requires a prefix length, which other stacks' readers need not have.
+        ("address", value) => match text.and_then(|text| Some((is_cidr(&text), Cidr::parse_address(&text, None)?))) {
+            Some((false, address)) => {
+                *value = address.to_string().into();
+                true
+            }
+            found => found.is_some(),
+        },
         // netplan takes an empty text.
         ("text", _) => text.is_some(),
         ("bool", value) => {
@@ -495,9 +502,9 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
             }
             None => false,
         },
-        ("mac", value) => match text.filter(|text| is_mac(text)) {
+        ("mac", value) => match text.filter(|text| is_mac(&plain_mac(text))) {
             Some(mac) => {
-                if mac.contains('-') {
+                if !is_mac(&mac) || mac.contains('-') {
                     *value = plain_mac(&mac).into();
                 }
                 true
@@ -594,7 +601,7 @@ mod tests {
             ("{dhcp4: maybe, dhcp6: yes}", "{dhcp6: true}"),
             (
                 "{addresses: [10.0.0.2, 10.0.0.3/8, {'::2/64': {label: x}}, {}]}",
-                "{addresses: [10.0.0.3/8, {'::2/64': {label: x}}]}",
+                "{addresses: [10.0.0.2/24, 10.0.0.3/8, {'::2/64': {label: x}}]}",
             ),
             (
                 "{routes: [{to: default, via: 10.0.0.256}, {via: 10.0.0.1}, {to: '::/0', via: 10.0.0.1}, {to: 10.0.0.0/8, via: 10.0.0.1, id: 3}]}",
@@ -610,6 +617,7 @@ mod tests {
                 "{routes: [{to: default, table: 9}, {to: default, from: 10.0.0.5, scope: link}]}",
                 "{routes: [{to: default, from: 10.0.0.5, scope: link}]}",
             ),
+            ("{match: {macaddress: 5254.0012.3456}}", "{match: {macaddress: '52:54:00:12:34:56'}}"),
             ("{match: {macaddress: 52-54-00-12-34-56}}", "{match: {macaddress: '52:54:00:12:34:56'}}"),
             ("{gateway4: '::1', gateway6: '::1', mtu: -1, activation-mode: odd}", "{gateway6: '::1'}"),
             ("{dhcp4-overrides: {use-dns: 7, route-metric: 3, odd: 1}}", "{dhcp4-overrides: {route-metric: 3}}"),
@@ -617,7 +625,7 @@ mod tests {
             let (text, warnings) = filtered(&format!("version: 2\nethernets: {{e: {given}}}"));
             let expected = yaml::parse("test", &format!("version: 2\nethernets: {{e: {kept}}}")).unwrap();
             assert_eq!(text, to_yaml(&expected), "{given}");
-            assert_eq!(warnings.is_empty(), given.contains("52-54"), "{given}: {warnings:?}");
+            assert_eq!(warnings.is_empty(), given.contains("macaddress"), "{given}: {warnings:?}");
             assert!(warnings.iter().all(|w| w.contains("ethernets.e.")), "{warnings:?}");
         }
     }

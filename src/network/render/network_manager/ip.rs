@@ -67,7 +67,9 @@ impl<'a> FamilyConfig<'a> {
 
     fn usual_method(&self, interface: &Interface) -> Option<&'static str> {
         let link_local = |family: &str| interface.link_local.as_ref().map(|l| l.iter().any(|f| f == family));
-        let is_automatic = self.subnets.iter().any(|s| !matches!(s.method, Method::Static | Method::Loopback));
+        let is_automatic =
+            self.subnets.iter().any(|s| !matches!(s.method, Method::Static | Method::Loopback | Method::Manual));
+        let is_manual = interface.uses(Method::Manual);
         let with_address = !self.addresses.is_empty();
         let without_subnets = is_idle_bond(interface);
         if !self.v6 {
@@ -75,7 +77,9 @@ impl<'a> FamilyConfig<'a> {
                 _ if is_automatic => Some("auto"),
                 _ if with_address => Some("manual"),
                 _ if link_local("ipv4") == Some(true) => Some("link-local"),
-                _ if without_subnets || interface.denies_dhcp4 || is_only_v6(interface) => Some("disabled"),
+                _ if without_subnets || interface.denies_dhcp4 || is_manual || is_only_v6(interface) => {
+                    Some("disabled")
+                }
                 _ if self.has_routes() || !self.rules.is_empty() || !self.servers.is_empty() => {
                     Some(Self::without_addresses(interface))
                 }
@@ -135,7 +139,8 @@ pub fn section(network: &Network, interface: &Interface, v6: bool, unsupported: 
     let is_port = network
         .master_of(&interface.name)
         .is_some_and(|master| matches!(master.device_type, DeviceType::Bond { .. } | DeviceType::Bridge { .. }));
-    let Some(method) = method.filter(|method| !(is_port && interface.denies_dhcp4 && *method == "disabled")) else {
+    let is_denied = interface.denies_dhcp4 || interface.uses(Method::Manual);
+    let Some(method) = method.filter(|method| !(is_port && is_denied && *method == "disabled")) else {
         return section;
     };
     section.add("method", method);

@@ -135,7 +135,8 @@ fn filter(table: &str, variables: &mut Variables, interface: &Interface, unsuppo
     is_whole
 }
 
-/// resolv.conf with all name servers, and NetworkManager's setting that keeps it from replacing the file.
+/// resolv.conf with all name servers, and NetworkManager's setting that keeps it from replacing the file, if there are any: those of
+/// leases are in its own file.
 fn name_servers(network: &Network) -> Vec<File> {
     let mut all = Dns::default();
     network.interfaces.iter().for_each(|i| all.merge(&i.name_servers()));
@@ -151,7 +152,8 @@ fn name_servers(network: &Network) -> Vec<File> {
         let _ = writeln!(text, "search {}", all.search.join(" "));
     }
     let resolv_conf = File { merge: Some(Merge::ResolvConf), ..File::public(RESOLV_CONF, text) };
-    vec![resolv_conf, File::public(NM_CONF, format!("{HEADER}[main]\ndns = none\n"))]
+    let own = File::public(NM_CONF, format!("{HEADER}[main]\ndns = none\n"));
+    std::iter::once(resolv_conf).chain((!all.servers.is_empty()).then_some(own)).collect()
 }
 
 #[cfg(test)]
@@ -307,16 +309,20 @@ mod tests {
 
     #[test]
     fn last_gateway_of_equal_metric_is_used() {
-        let two = |metric: &str| {
+        let two = |first: &str, more: &str| {
             let text = format!(
-                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: 10.0.0.2/8, gateway: 10.0.0.1}},\
-                 {{type: static, address: 192.0.2.2/24, gateway: 192.0.2.1{metric}}}]}}]"
+                "version: 1\nconfig: [{{type: physical, name: e, subnets: [{{type: static, address: {first}}},\
+                 {{type: static, address: 192.0.2.2/24, gateway: 192.0.2.1{more}}}]}}]"
             );
             [file(&text, "rhel", "ifcfg-e"), file(&text, "rhel", "route-e")]
         };
-        let [ifcfg, route] = two("");
+        let [ifcfg, route] = two("192.0.2.3/24, gateway: 192.0.2.9", "");
         assert!(ifcfg.contains("GATEWAY=192.0.2.1\n") && route.is_empty(), "{ifcfg}{route}");
-        let [ifcfg, route] = two(", metric: 9");
+        // It is not in the first address's network.
+        let [ifcfg, route] = two("10.0.0.2/8, gateway: 10.0.0.1", "");
+        assert!(!ifcfg.contains("GATEWAY=") && route.contains("GATEWAY0=192.0.2.1\n"), "{ifcfg}{route}");
+        assert!(!route.contains("10.0.0.1"), "{route}");
+        let [ifcfg, route] = two("10.0.0.2/8, gateway: 10.0.0.1", ", metric: 9");
         assert!(
             ifcfg.contains("GATEWAY=10.0.0.1\n") && route.contains("GATEWAY0=192.0.2.1\nMETRIC0=9\n"),
             "{ifcfg}{route}"

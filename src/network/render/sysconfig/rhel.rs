@@ -35,8 +35,7 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     v.yes_no("ONBOOT", Some(is_started(interface) && !is_idle));
     v.yes_no("USERCTL", Some(false));
     v.maybe("HWADDR", interface.matching.mac.as_ref().filter(|_| interface.is_physical()));
-    // The scripts hand it to `ip link set`, which takes colons only.
-    v.maybe("MACADDR", interface.mac.as_ref().map(|mac| mac.replace('-', ":")));
+    v.maybe("MACADDR", interface.mac.as_ref());
     v.maybe("MTU", interface.link_mtu());
     device(network, interface, &mut v, unsupported);
     addresses(interface, &mut v);
@@ -55,8 +54,11 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
         for (i, server) in dns.servers.iter().take(MAX_SERVERS).enumerate() {
             v.add(format!("DNS{}", i + 1), server);
         }
-        v.maybe("DOMAIN", (!dns.search.is_empty()).then(|| dns.search.join(" ")));
     }
+    // Beside the name servers of a lease, the domains are only here.
+    let search = if dns.is_empty() && network.dns.servers.is_empty() { &network.dns.search } else { &dns.search };
+    let is_here = !search.is_empty() && (dns.servers.is_empty() || interface.addresses().next().is_some());
+    v.maybe("DOMAIN", is_here.then(|| search.join(" ")));
     report(interface, KNOWN, unsupported);
     if !super::filter("rhel", &mut v, interface, unsupported) {
         return Vec::new();
@@ -189,32 +191,29 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
     let mut found: [Option<Route>; 2] = [None, None];
     for route in all {
         let place = usize::from(route.to.is_v6());
-        // Network scripts ignore a gateway outside of a single host's prefix; as a route it can have `onlink`.
-        let only_hosts = interface.addresses().filter(|a| a.is_v6() == route.to.is_v6()).all(Cidr::is_host);
-        let is_far = route.on_link == Some(true) && only_hosts;
         // IPV4_ROUTE_METRIC and IPV6_ROUTE_METRIC are the lease's.
-        let is_plain = route.table.is_none()
-            && iproute::is_unicast(&route)
-            && !is_far
-            && lease_metric(interface, route.to.is_v6())
-                .is_none_or(|of_lease| route.metric.is_none_or(|m| m == of_lease));
+        let is_usual = |route: &Route| {
+            let is_of_lease = |of_lease| route.metric.is_none_or(|m| m == of_lease);
+            let is_main = route.to.is_default() && route.table.is_none() && iproute::is_unicast(route);
+            is_main && lease_metric(interface, route.to.is_v6()).is_none_or(is_of_lease)
+        };
+        let fits = !has_options(&route) && !is_far(interface, &route);
         match found.get_mut(place) {
             // The gateway again, as a route.
             Some(Some(first))
-                if route.to.is_default()
-                    && is_plain
+                if is_usual(&route)
+                    && fits
                     && first.via == route.via
                     && (first.metric.is_none() || route.metric.is_none() || first.metric == route.metric) =>
             {
                 first.metric = first.metric.or(route.metric);
             }
             // The kernel has one for each metric; the last one is used.
-            Some(found)
-                if route.to.is_default()
-                    && is_plain
-                    && found.as_ref().is_none_or(|first| first.metric == route.metric) =>
-            {
-                *found = Some(route);
+            Some(found) if is_usual(&route) && found.as_ref().is_none_or(|first| first.metric == route.metric) => {
+                let is_same = |old: &Route| old.to == route.to && old.metric == route.metric;
+                rest.retain(|old| !(is_usual(old) && is_same(old)));
+                *found = None;
+                if fits { *found = Some(route) } else { rest.push(route) }
             }
             _ => rest.push(route),
         }
@@ -233,6 +232,23 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
         v.yes_no("DHCLIENT_SET_DEFAULT_ROUTE", Some(interface.all_routes().any(|r| r.to.is_default())));
     }
     rest
+}
+
+/// Whether network scripts ignore the route's gateway: that of IPv4 has to be in the first address's network, if there is no lease. As a
+/// route it can have `onlink`.
+fn is_far(interface: &Interface, route: &Route) -> bool {
+    let Some(via) = route.via.as_ref() else { return false };
+    let mut own = interface.addresses().filter(|a| a.is_v6() == via.is_v6());
+    let is_outside = |address: &Cidr| !address.contains(via);
+    match via.is_v6() || interface.dhcp4() {
+        true => route.on_link == Some(true) && own.all(is_outside),
+        false => own.next().map_or(route.on_link == Some(true), is_outside),
+    }
+}
+
+/// Whether the route has what GATEWAY and IPV6_DEFAULTGW cannot express.
+fn has_options(route: &Route) -> bool {
+    route.mtu.is_some() || route.from.is_some() || !route.extra.is_empty()
 }
 
 /// The metric that is given for the family's lease.

@@ -35,7 +35,7 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     let address = interface.mac.as_ref().or(own);
     // wicked takes six bytes with colons only, and refuses the whole file for another: none for InfiniBand.
     let address = address.filter(|_| interface.device_type != DeviceType::Infiniband);
-    v.maybe("LLADDR", address.map(|mac| mac.replace('-', ":")));
+    v.maybe("LLADDR", address);
     if interface.wake_on_lan == Some(true) {
         v.add("ETHTOOL_OPTIONS", "wol g");
     }
@@ -45,10 +45,11 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     }
     addresses(interface, &mut v);
     v.maybe("DHCLIENT_HOSTNAME_OPTION", interface.dhcp4_overrides.hostname.as_ref());
+    v.maybe("DHCLIENT_SET_DEFAULT_ROUTE", (interface.dhcp4_overrides.use_routes == Some(false)).then_some("no"));
     let lease_metric = interface.metric_of(|m| m == Method::Dhcp4);
     v.maybe("DHCLIENT_ROUTE_PRIORITY", interface.dhcp4_overrides.route_metric.or(lease_metric));
     report_own(interface, unsupported);
-    report(interface, &[], unsupported);
+    report(interface, &["dhcp4-overrides.use-routes"], unsupported);
     if !super::filter("suse", &mut v, interface, unsupported) {
         return Vec::new();
     }
