@@ -40,6 +40,14 @@ fn public_of(key: &SecretKey) -> [u8; PUBLIC_LEN] {
     out
 }
 
+/// The secret that a private key shares with a public one in the uncompressed form: the first coordinate of their product (SEC 1,
+/// section 3.3.1). None if that is no public key.
+pub fn exchange(key: &SecretKey, public: &[u8]) -> Option<Vec<u8>> {
+    let public = p256::PublicKey::from_sec1_bytes(public).ok()?;
+    let product = (public.to_projective() * *key.to_nonzero_scalar()).to_affine();
+    Some(product.x().to_vec())
+}
+
 /// Whether r and s, of 32 bytes each, sign the digest by the private key of `public`, which is in the uncompressed form (FIPS
 /// 186-5, section 6.4.2).
 #[cfg(feature = "trust")]

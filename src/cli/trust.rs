@@ -1,9 +1,10 @@
 //! `trust`: the trust policy in words, and the values that registers will have.
 
+use super::files;
 use super::program::{Program, print};
 use super::verb::{self, Entry, Pick, Table, Verb};
 use crate::base::digest::{Algorithm, digest};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Context, Error, Result};
 use crate::base::hex;
 use crate::base::problem::Problems;
 use crate::document::{Taken, Value};
@@ -12,16 +13,23 @@ use crate::root::{Root, Use};
 use crate::source;
 use crate::stage::close;
 use crate::trust::measure::{Measurement, predict};
-use crate::trust::{Policy, documents, policy, tpm};
+use crate::trust::seal::{self, Recipient, Register};
+use crate::trust::{Policy, documents, policy, sealed, tpm};
 use argh::{ArgsInfo, CommandInfo, FromArgs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
 /// The verbs of `trust`, in the order of the help.
-static VERBS: &[Entry] = &[Entry::of::<Show>(), Entry::of::<Predict>(), Entry::of::<Close>(), Entry::of::<Open>()];
+static VERBS: &[Entry] = &[
+    Entry::of::<Show>(),
+    Entry::of::<Predict>(),
+    Entry::of_part::<Seal>(cfg!(feature = "tools")),
+    Entry::of::<Close>(),
+    Entry::of::<Open>(),
+];
 
-/// the trust policy, what is measured by it, and the metadata service closed to users
+/// the trust policy, what is measured by it, sealing to a machine's TPM, and the metadata service closed to users
 #[derive(FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "trust", help_triggers("-h", "--help"))]
 pub struct Trust {
@@ -112,6 +120,55 @@ impl Verb for Predict {
             }
             Err(e) => program.fail(e),
         }
+    }
+}
+
+/// seal a document or a value to the TPM of a machine, which need not have booted yet
+#[derive(FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "seal",
+    help_triggers("-h", "--help"),
+    note = "Needs no TPM here. Prints what is sealed: user-data, a part of it, or the content of a file with the encoding sealed. \
+            Each --pcr is a value that the register must have, as trust predict prints it."
+)]
+pub struct Seal {
+    /// the public key of the TPM's endorsement key, or its certificate
+    #[argh(option, arg_name = "path")]
+    ek: String,
+    /// a register and its value: 12=sha256:HEX; may be given more than once
+    #[argh(option, arg_name = "pcr=value")]
+    pcr: Vec<String>,
+    /// what it is for: user-data, the file name of a part or a file, the name of a value; without it, anything
+    #[argh(option, arg_name = "name", default = "String::new()")]
+    name: String,
+    /// print it as a value of a cloud-config: encrypted(...)
+    #[argh(switch)]
+    value: bool,
+    /// what is sealed; without it, standard input
+    #[argh(positional, arg_name = "path")]
+    file: Option<String>,
+}
+
+impl Verb for Seal {
+    fn run(self, program: &Program) -> ExitCode {
+        match self.sealed() {
+            Ok(text) => {
+                print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(e) => program.fail(e),
+        }
+    }
+}
+
+impl Seal {
+    fn sealed(&self) -> Result<String> {
+        let recipient = Recipient::parse(&files::read(&self.ek)?).context(|| &self.ek)?;
+        let registers = self.pcr.iter().map(|text| Register::parse(text)).collect::<Result<_>>()?;
+        let plain = files::read(self.file.as_deref().unwrap_or("/dev/stdin"))?;
+        let sealed = seal::seal(&plain, &recipient, registers, &self.name)?;
+        Ok(if self.value { sealed::value(&sealed, &self.name)? } else { sealed })
     }
 }
 

@@ -10,8 +10,10 @@ use crate::root::run_dir::{self, DECRYPTED};
 use crate::root::{Root, Stage};
 use crate::trust::age::{self, Identity};
 use crate::trust::credential::{self, Credential};
+use crate::trust::endorsed::Endorsed;
 use crate::trust::sealed::{self, Encryption, Opened};
-use crate::trust::{measure, policy, tpm};
+use crate::trust::tpm::Transport;
+use crate::trust::{measure, policy, unseal};
 use crate::userdata::config::Consumed;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -59,17 +61,19 @@ impl Keys {
         match self.try_open(root, sealed, name) {
             Ok(Some(plain)) => Opened::Plain(plain),
             Ok(None) if may_come(root) => Opened::Later,
-            Ok(None) => {
-                Opened::Failed(Error::new(format!("the credential's key is not here: there is no {HOST}, or no TPM")))
-            }
+            Ok(None) => Opened::Failed(Error::new(format!("its key is not here: there is no {HOST}, or no TPM"))),
             Err(e) => Opened::Failed(e),
         }
     }
 
     /// Whether something encrypted waits for a key that may come. Nothing is decrypted for it.
     pub fn is_awaited(&self, root: &Root, sealed: &[u8]) -> bool {
-        let is_credential = sealed::encryption(sealed) == Some(Encryption::Credential);
-        is_credential && may_come(root) && matches!(self.of_credential(root, sealed), Ok(None))
+        may_come(root)
+            && match sealed::encryption(sealed) {
+                Some(Encryption::Credential) => matches!(self.of_credential(root, sealed), Ok(None)),
+                Some(Encryption::Endorsed) => matches!(self.of_endorsed(sealed), Ok(None)),
+                _ => false,
+            }
     }
 
     /// What is encrypted, decrypted. None if it needs the host's key or a TPM, and that is not there.
@@ -81,6 +85,10 @@ impl Keys {
                 return Err(Error::new(
                     "the credential is under no key, which anyone can make, and this machine has a TPM and Secure Boot",
                 ));
+            }
+            Some(Encryption::Endorsed) => {
+                let Some(found) = self.of_endorsed(sealed)? else { return Ok(None) };
+                keys.tpm = Some(found);
             }
             _ => {
                 let Some(found) = self.of_credential(root, sealed)? else { return Ok(None) };
@@ -107,23 +115,37 @@ impl Keys {
         Ok(Some(keys))
     }
 
-    /// The part of a credential's key that the TPM has sealed; None if there is no TPM. It is asked once in a stage: a chip may take
-    /// seconds.
+    /// The part of a credential's key that the TPM has sealed; None if there is no TPM.
     fn unsealed(&self, credential: &Credential) -> Result<Option<Vec<u8>>> {
         let Some(sealed) = &credential.sealed else { return Ok(Some(Vec::new())) };
         if credential.is_signed {
             return Err(Error::new("the credential is sealed by a signed policy of the TPM, which is not supported"));
         }
+        self.by_tpm(sealed.blob, |tpm| unseal::unseal(tpm, sealed))
+    }
+
+    /// The key of what is sealed to the TPM's endorsement key; None if there is no TPM.
+    fn of_endorsed(&self, sealed: &[u8]) -> Result<Option<Vec<u8>>> {
+        let sealed = Endorsed::parse(sealed)?;
+        self.by_tpm(sealed.key.as_bytes(), |tpm| sealed.unseal(tpm))
+    }
+
+    /// What the TPM answers about a sealed object; None if there is no TPM. It is asked once in a stage: a chip may take seconds.
+    fn by_tpm(
+        &self,
+        object: &[u8],
+        unseal: impl FnOnce(&mut dyn Transport) -> Result<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
         let mut unsealed = self.unsealed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, answer)) = unsealed.iter().find(|(blob, _)| blob == sealed.blob) {
+        if let Some((_, answer)) = unsealed.iter().find(|(own, _)| own == object) {
             return answer.clone().map(Some);
         }
         if unsealed.len() >= MAX_UNSEALED {
-            return Err(Error::new(format!("more than {MAX_UNSEALED} credentials are sealed by the TPM")));
+            return Err(Error::new(format!("more than {MAX_UNSEALED} objects are sealed by the TPM")));
         }
         let Some(mut tpm) = measure::open_tpm(&self.base)? else { return Ok(None) };
-        let answer = tpm::unseal(&mut tpm, sealed);
-        unsealed.push((sealed.blob.to_vec(), answer.clone()));
+        let answer = unseal(&mut tpm);
+        unsealed.push((object.to_vec(), answer.clone()));
         answer.map(Some)
     }
 

@@ -158,8 +158,7 @@ fn judge(
 
 /// Checks that a document is encrypted, if it must be. Under no key it is not: anyone reads it.
 fn is_encrypted(needs: &Needs, bytes: Option<&[u8]>) -> Result<()> {
-    let is_it =
-        |bytes| matches!(sealed::encryption(bytes), Some(sealed::Encryption::Credential | sealed::Encryption::Age));
+    let is_it = |bytes| sealed::encryption(bytes).is_some_and(|how| how != sealed::Encryption::Null);
     if needs.encrypted && !bytes.is_none_or(is_it) { Err(Error::new("it is not encrypted")) } else { Ok(()) }
 }
 

@@ -36,19 +36,27 @@ pub fn open(_: Cipher, _: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>
     None
 }
 
-/// The opposite of [`open`].
-#[cfg(all(test, feature = "tls"))]
+/// The opposite of [`open`]. Nothing, if the key or the nonce has another length.
+#[cfg(feature = "tls")]
 pub fn seal(cipher: Cipher, key: &[u8], nonce: &[u8], head: &[u8], plain: &[u8]) -> Vec<u8> {
     use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
     let algorithm = match cipher {
         Cipher::Aes256Gcm => &AES_256_GCM,
         Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
     };
-    let key = LessSafeKey::new(UnboundKey::new(algorithm, key).unwrap());
-    let mut bytes = plain.to_vec();
-    let nonce = Nonce::try_assume_unique_for_key(nonce).unwrap();
-    key.seal_in_place_append_tag(nonce, Aad::from(head), &mut bytes).unwrap();
-    bytes
+    let seal = || {
+        let key = LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?);
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut bytes = plain.to_vec();
+        key.seal_in_place_append_tag(nonce, Aad::from(head), &mut bytes).ok()?;
+        Some(bytes)
+    };
+    seal().unwrap_or_default()
+}
+
+#[cfg(not(feature = "tls"))]
+pub fn seal(_: Cipher, _: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Vec<u8> {
+    Vec::new()
 }
 
 /// A key of 32 bytes that is derived from a secret by HKDF with SHA-256 (RFC 5869).
@@ -77,6 +85,18 @@ pub fn is_authentic(key: &[u8], message: &[u8], tag: &[u8]) -> bool {
 #[cfg(not(feature = "tls"))]
 pub fn is_authentic(_: &[u8], _: &[u8], _: &[u8]) -> bool {
     false
+}
+
+/// The HMAC with SHA-256 of `message`.
+#[cfg(feature = "tls")]
+pub fn authenticated(key: &[u8], message: &[u8]) -> Vec<u8> {
+    use ring::hmac::{HMAC_SHA256, Key, sign};
+    sign(&Key::new(HMAC_SHA256, key), message).as_ref().to_vec()
+}
+
+#[cfg(not(feature = "tls"))]
+pub fn authenticated(_: &[u8], _: &[u8]) -> Vec<u8> {
+    Vec::new()
 }
 
 /// Whether this build can decrypt.

@@ -77,9 +77,9 @@ impl<'a> Der<'a> {
     }
 }
 
-/// The key of a certificate.
+/// The form of a public key: PKCS#1 (RFC 8017, appendix A.1.1), or a point on P-256 without compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub enum Form {
     Rsa,
     P256,
 }
@@ -128,7 +128,11 @@ fn key_of(der: &[u8]) -> Option<(Form, &[u8])> {
     for _ in 0..4 {
         signed.take(SEQUENCE)?;
     }
-    let mut info = signed.take(SEQUENCE)?;
+    of_info(signed.take(SEQUENCE)?)
+}
+
+/// The public key in a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
+fn of_info(mut info: Der<'_>) -> Option<(Form, &[u8])> {
     let mut algorithm = info.take(SEQUENCE)?;
     let key = info.take(BIT_STRING)?.0.strip_prefix(&[0])?;
     let form = match algorithm.take(OID)?.0 {
@@ -137,6 +141,23 @@ fn key_of(der: &[u8]) -> Option<(Form, &[u8])> {
         _ => return None,
     };
     Some((form, key))
+}
+
+/// The public key of a certificate or a SubjectPublicKeyInfo in DER.
+pub fn public_key(der: &[u8]) -> Option<(Form, &[u8])> {
+    let of_bare = || {
+        let mut whole = Der(der);
+        let info = whole.take(SEQUENCE)?;
+        whole.end(of_info(info)?)
+    };
+    key_of(der).or_else(of_bare)
+}
+
+/// The modulus and the exponent of a key of RSA in PKCS#1, without the zeros that begin them.
+pub fn of_rsa(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut numbers = Der(key).take(SEQUENCE)?;
+    let mut number = || numbers.take(INTEGER).map(|number| number.0.strip_prefix(&[0]).unwrap_or(number.0));
+    Some((number()?, number()?))
 }
 
 impl Certificate {

@@ -2,7 +2,7 @@
 //! key of the machine's disk, of its TPM, of both, or under none, which proves nothing. Numbers are little-endian.
 
 use super::cipher::{self, Cipher, KEY_LEN, NONCE_LEN, TAG_LEN};
-use super::tpm::Sealed;
+use super::unseal::Sealed;
 use crate::base::base64;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::base::testing::{TempDir, mutations, skip};
     use crate::trust::swtpm::Swtpm;
-    use crate::trust::tpm;
+    use crate::trust::{tpm, unseal};
     use std::process::{Command, Stdio};
 
     /// As systemd-creds made it, with the name prepivot.test and no key.
@@ -346,21 +346,21 @@ mod tests {
             let mut tpm = swtpm.connect();
             // Twice: nothing stays in the TPM.
             for _ in 0..5 {
-                let secret = tpm::unseal(&mut tpm, sealed).unwrap();
+                let secret = unseal::unseal(&mut tpm, sealed).unwrap();
                 let keys = Keys { tpm: Some(secret), ..Keys::default() };
                 assert_eq!(credential.open(&keys, "n", Some(1)), Ok(b"hello secret".to_vec()));
             }
             let banks = tpm::banks(&mut tpm, 12).unwrap();
             let digests: Vec<_> = banks.iter().map(|bank| (bank.algorithm, digest(bank.algorithm, b"other"))).collect();
             tpm::extend(&mut tpm, 12, &banks, &digests).unwrap();
-            let after = tpm::unseal(&mut tpm, sealed).map_err(|e| e.to_string());
+            let after = unseal::unseal(&mut tpm, sealed).map_err(|e| e.to_string());
             assert_eq!(after.is_ok(), sealed.registers == 0);
             if let Err(e) = after {
                 assert!(e.contains("other values of the TPM's registers"), "{e}");
             }
             mutations(sealed.blob, 60, |blob| {
                 let other = Sealed { blob, registers: 0, ..*sealed };
-                assert!(blob == sealed.blob || tpm::unseal(&mut tpm, &other).is_err());
+                assert!(blob == sealed.blob || unseal::unseal(&mut tpm, &other).is_err());
             });
         }
     }

@@ -3,22 +3,26 @@
 //! What is measured and checked are the bytes as the source got them ([`crate::document::Taken`]). The cache has them, so that a
 //! later boot, which uses it, measures the same.
 
+mod aes;
 pub mod age;
 pub mod allowed;
 mod check;
 mod cipher;
 pub mod cms;
 pub mod credential;
+pub mod endorsed;
 pub mod envelope;
 pub mod event_log;
 pub mod measure;
 pub mod policy;
 pub mod quote;
+pub mod seal;
 pub mod sealed;
 pub mod sshsig;
 #[cfg(test)]
 pub mod swtpm;
 pub mod tpm;
+pub mod unseal;
 
 pub use check::{Checked, Circumstances, check};
 pub use policy::{Failure, Policy};

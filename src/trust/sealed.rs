@@ -1,9 +1,10 @@
 //! What is encrypted: whole documents, parts, files of `write_files`, and single values, which have the form
-//! `encrypted(NAME:DATA)`. DATA is a credential of systemd or a file of age, in base64; without a name it is `encrypted(DATA)`.
+//! `encrypted(NAME:DATA)`. DATA is a credential of systemd, a file of age or what is sealed to an endorsement key, in base64; without
+//! a name it is `encrypted(DATA)`.
 //!
 //! A value stays encrypted in everything that is kept. It is opened for the module that uses it, and for nothing else.
 
-use super::{age, credential};
+use super::{age, credential, endorsed};
 use crate::base::base64;
 use crate::base::error::{Error, Result};
 use crate::base::mask;
@@ -12,7 +13,7 @@ use crate::document::{Map, Value};
 const MARK: &str = "encrypted(";
 const END: char = ')';
 /// The values of `encoding` in `write_files`, which are opened as values are.
-pub const ENCODINGS: [&str; 2] = ["systemd-creds", "age"];
+pub const ENCODINGS: [&str; 3] = ["systemd-creds", "age", "sealed"];
 /// The shortest text that is hidden in messages, and the most texts of a document that are.
 const SHORTEST: usize = 6;
 const MOST: usize = 500;
@@ -36,6 +37,8 @@ pub enum Encryption {
     /// A credential under no key: nothing is hidden, and anyone can make it.
     Null,
     Age,
+    /// Sealed to the endorsement key of the machine's TPM.
+    Endorsed,
 }
 
 /// How bytes are encrypted. None if they are not. A build without the Cargo feature `trust` knows no form.
@@ -44,6 +47,8 @@ pub fn encryption(bytes: &[u8]) -> Option<Encryption> {
         None
     } else if age::is_age(bytes) {
         Some(Encryption::Age)
+    } else if endorsed::is_sealed(bytes) {
+        Some(Encryption::Endorsed)
     } else {
         let is_null = credential::is_null(bytes)?;
         Some(if is_null { Encryption::Null } else { Encryption::Credential })
@@ -73,6 +78,18 @@ fn marked(text: &str) -> Option<Marked<'_>> {
             return Some(Marked { before, after, name, sealed });
         }
     }
+}
+
+/// A value of the form `encrypted(…)`, in one line.
+///
+/// # Errors
+/// The name would end before its end.
+pub fn value(sealed: &str, name: &str) -> Result<String> {
+    if name.contains([':', END]) {
+        return Err(Error::new(format!("the name of a value cannot have : or {END}")));
+    }
+    let name = if name.is_empty() { String::new() } else { format!("{name}:") };
+    Ok(format!("{MARK}{name}{}{END}\n", base64::encode(sealed.as_bytes())))
 }
 
 /// The text with its values opened. One line feed at the end of each is left out, as an editor adds it. None if there is none.
@@ -240,6 +257,9 @@ pub fn open_with(
     }
     if age::is_age(sealed) {
         return age::open(sealed, identities);
+    }
+    if endorsed::is_sealed(sealed) {
+        return endorsed::Endorsed::parse(sealed)?.open(keys.tpm.as_deref().unwrap_or_default(), name);
     }
     let bytes = credential::decoded(sealed).unwrap_or_default();
     let credential = credential::Credential::parse(&bytes);

@@ -10,6 +10,8 @@ use crate::machine::Machine;
 use std::process::{Command, Stdio};
 
 mod attacks;
+#[cfg(feature = "tls")]
+mod endorsed;
 
 const DOCUMENT: &str = "#cloud-config\nhostname: signed\n";
 const NOW: u64 = 1_800_000_000;

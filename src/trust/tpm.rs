@@ -1,9 +1,8 @@
-//! The few commands of a TPM 2.0 that measuring and unsealing need (TCG, Trusted Platform Module Library, parts 2 and 3). All numbers are
+//! The few commands of a TPM 2.0 that measuring needs, and how all are sent (TCG, Trusted Platform Module Library, parts 2 and 3). All numbers are
 //! big-endian. The kernel's device takes a command in one write and gives the answer in one read.
 
 use crate::base::digest::Algorithm;
 use crate::base::error::{Context, Error, Result};
-use crate::base::random;
 use std::io::{Read, Write};
 use std::thread::sleep;
 use std::time::Duration;
@@ -21,22 +20,7 @@ const GET_CAPABILITY: u32 = 0x17a;
 const PCR_EXTEND: u32 = 0x182;
 const PCR_READ: u32 = 0x17e;
 pub(super) const CREATE_PRIMARY: u32 = 0x131;
-const LOAD: u32 = 0x157;
-const START_SESSION: u32 = 0x176;
-const POLICY_PCR: u32 = 0x17f;
-const POLICY_GET_DIGEST: u32 = 0x189;
-const UNSEAL: u32 = 0x15e;
 pub(super) const FLUSH: u32 = 0x165;
-/// TPM_RH_OWNER and TPM_RH_NULL.
-const OWNER: [u8; 4] = [0x40, 0, 0, 1];
-const NULL: [u8; 4] = [0x40, 0, 0, 7];
-/// The algorithms of primary keys.
-const RSA: u16 = 0x1;
-const ECC: u16 = 0x23;
-/// Bytes of a session's nonce.
-const SESSION_NONCE: usize = 32;
-/// The registers that a selection can have.
-const SELECTABLE: u64 = 0xff_ffff;
 /// TPM_CAP_PCRS: the banks.
 const CAP_PCRS: u32 = 5;
 /// Authorization by an empty password, with its length before it.
@@ -57,6 +41,16 @@ const ALGORITHMS: [(u16, Algorithm, &str); 4] = [
 /// The name of an algorithm, as systemd and tpm2-tools have it.
 pub fn name(algorithm: Algorithm) -> &'static str {
     ALGORITHMS.iter().find(|(_, own, _)| *own == algorithm).map_or("", |(.., name)| name)
+}
+
+/// The number of the bank with a name.
+pub(super) fn bank_named(bank: &str) -> Option<u16> {
+    ALGORITHMS.iter().find(|(.., name)| *name == bank).map(|(id, ..)| *id)
+}
+
+/// The algorithm with a name.
+pub fn algorithm_named(name: &str) -> Option<Algorithm> {
+    ALGORITHMS.iter().find(|(.., own)| *own == name).map(|(_, algorithm, _)| *algorithm)
 }
 
 /// A bank of registers.
@@ -143,85 +137,6 @@ pub fn read(tpm: &mut dyn Transport, pcr: u8, bank: Bank) -> Result<Vec<u8>> {
     value.ok_or_else(|| Error::new(format!("the TPM did not give PCR {pcr}")))
 }
 
-/// What unsealing needs of a credential.
-#[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub struct Sealed<'a> {
-    /// The registers that must be as they were; register n is bit n.
-    pub registers: u64,
-    pub bank: u16,
-    /// The algorithm of the primary key.
-    pub primary: u16,
-    /// The sealed object: its private and its public part.
-    pub blob: &'a [u8],
-    pub policy: &'a [u8],
-}
-
-/// The secret that systemd has sealed, by its primary key (systemd, src/shared/tpm2-util.c). No session is encrypted: the secret
-/// crosses the bus of a chip as it is.
-///
-/// # Errors
-/// The TPM is another one, its registers have other values, or it refuses a command.
-pub fn unseal(tpm: &mut dyn Transport, sealed: &Sealed) -> Result<Vec<u8>> {
-    let mut handles = Vec::new();
-    let secret = unseal_by(tpm, sealed, &mut handles);
-    // The kernel's resource manager does it too, when the device is closed.
-    for handle in handles {
-        let _ = send(tpm, NO_SESSIONS, FLUSH, &handle);
-    }
-    secret
-}
-
-fn unseal_by(tpm: &mut dyn Transport, sealed: &Sealed, handles: &mut Vec<[u8; 4]>) -> Result<Vec<u8>> {
-    let form = || Error::new("the TPM's answer has another form");
-    let mut kept = |answer: &[u8]| {
-        let handle = *answer.first_chunk::<4>()?;
-        handles.push(handle);
-        Some(handle)
-    };
-    let primary = send(tpm, SESSIONS, CREATE_PRIMARY, &template(sealed.primary)?);
-    let primary = kept(&primary.context(|| "failed to make the primary key")?).ok_or_else(form)?;
-    let object = send(tpm, SESSIONS, LOAD, &[&primary, &PASSWORD[..], sealed.blob].concat());
-    let object =
-        kept(&object.context(|| "the TPM does not load what is sealed: it is another TPM's")?).ok_or_else(form)?;
-    let mut nonce = [0; SESSION_NONCE];
-    random::fill(&mut nonce, "a nonce")?;
-    // No salt, a policy, no encryption of parameters, SHA-256.
-    let session = [&NULL[..], &NULL, &[0, 32], &nonce, &[0, 0, 1, 0, 0x10, 0, 0xb]].concat();
-    let session = kept(&send(tpm, NO_SESSIONS, START_SESSION, &session)?).ok_or_else(form)?;
-    if sealed.registers & !SELECTABLE != 0 {
-        return Err(Error::new("it is sealed to registers that no TPM has"));
-    }
-    if sealed.registers != 0 {
-        let selection = selection(sealed.bank, u32::try_from(sealed.registers).unwrap_or(0));
-        send(tpm, NO_SESSIONS, POLICY_PCR, &[&session[..], &[0, 0], &selection].concat())?;
-    }
-    let digest = send(tpm, NO_SESSIONS, POLICY_GET_DIGEST, &session)?;
-    if sized(&digest).ok_or_else(form)?.0 != sealed.policy {
-        return Err(Error::new("it is sealed to other values of the TPM's registers, or to another policy"));
-    }
-    let by_session = [&[0, 0, 0, 9][..], &session, &[0; 5]].concat();
-    let secret = send(tpm, SESSIONS, UNSEAL, &[&object[..], &by_session].concat());
-    let secret = secret.context(|| "the TPM does not unseal it")?;
-    Ok(secret.get(4..).and_then(sized).ok_or_else(form)?.0.to_vec())
-}
-
-/// The rest of the command that makes the primary key of systemd's credentials: a storage key of the owner without a password.
-fn template(algorithm: u16) -> Result<Vec<u8>> {
-    let own: &[u8] = match algorithm {
-        ECC => &[0, 0x10, 0, 3, 0, 0x10, 0, 0, 0, 0],
-        RSA => &[0, 0x10, 8, 0, 0, 0, 0, 0, 0, 0],
-        other => {
-            return Err(Error::new(format!("its primary key has the algorithm {other:#x}, which is unknown here")));
-        }
-    };
-    // SHA-256; fixed to TPM and parent, made by the TPM, with a password, not in the lockout, restricted, for decryption; AES-128-CFB.
-    let common = [0, 0xb, 0, 3, 0, 0x72, 0, 0, 0, 6, 0, 0x80, 0, 0x43];
-    let public = [&algorithm.to_be_bytes()[..], &common, own].concat();
-    let size = u16::try_from(public.len()).unwrap_or(0).to_be_bytes();
-    // An empty secret before it; after it no data from outside, and no registers.
-    Ok([&OWNER[..], &PASSWORD, &[0, 4, 0, 0, 0, 0], &size, &public, &[0; 6]].concat())
-}
-
 /// A field with its length before it, and what follows.
 pub(super) fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
@@ -276,7 +191,7 @@ fn receive(tpm: &mut dyn Transport) -> Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::base::digest::digest;
     use crate::base::hex;
@@ -285,13 +200,13 @@ mod tests {
 
     /// Answers as they were recorded, and what was sent.
     #[derive(Default)]
-    struct Recorded {
+    pub struct Recorded {
         answers: VecDeque<Vec<u8>>,
-        sent: Vec<String>,
+        pub sent: Vec<String>,
     }
 
     impl Recorded {
-        fn of(answers: &[&str]) -> Recorded {
+        pub fn of(answers: &[&str]) -> Recorded {
             let answers = answers.iter().map(|answer| hex::decode(&answer.replace(' ', "")).unwrap()).collect();
             Recorded { answers, ..Recorded::default() }
         }
@@ -317,7 +232,7 @@ mod tests {
     }
 
     const BANKS: &str = "8001 00000025 00000000 00 00000005 00000003 0004 03 ffffff 000b 03 ffffff 000c 03 000000";
-    const DONE: &str = "8002 00000013 00000000 00000000 0000 01 0000";
+    pub const DONE: &str = "8002 00000013 00000000 00000000 0000 01 0000";
 
     #[test]
     fn commands_have_the_bytes_of_the_specification() {
@@ -337,31 +252,6 @@ mod tests {
         );
         let expected = expected.replacen("00000000c0000000940000009", "0000000c0000000940000009", 1);
         assert_eq!(tpm.sent[1..], [expected.clone(), expected]);
-    }
-
-    /// Answers of any form to all commands of unsealing.
-    #[test]
-    fn wrong_answers_to_unsealing_are_errors() {
-        let with_handle = "8002 00000014 00000000 80000000 00000001 0000";
-        let (session, policy) = ("8001 0000000e 00000000 03000000", "8001 0000000e 00000000 0002 abcd");
-        let secret = "8002 00000012 00000000 00000004 0002 7331";
-        let good = [with_handle, with_handle, session, DONE, policy, secret, DONE, DONE, DONE];
-        let sealed = Sealed { registers: 1 << 12, bank: 0xb, primary: ECC, blob: b"blob", policy: &[0xab, 0xcd] };
-        let mut tpm = Recorded::of(&good);
-        assert_eq!(unseal(&mut tpm, &sealed), Ok(b"s1".to_vec()));
-        let create = "8002 00000043 00000131 40000001 00000009 40000009 0000 00 0000 0004 0000 0000 001a \
-                      0023 000b 00030072 0000 0006 0080 0043 0010 0003 0010 0000 0000 0000 00000000";
-        let extended = "8001 0000001a 0000017f 03000000 0000 00000001 000b 03 001000";
-        assert_eq!([&tpm.sent[0], &tpm.sent[3]], [&create.replace(' ', ""), &extended.replace(' ', "")]);
-        assert_eq!(tpm.sent.len(), 9);
-        for (at, wrong) in
-            [(0, ""), (1, "8001 0000000a 00000100"), (4, "8001 0000000e 00000000 0002 abce"), (5, session)]
-        {
-            let mut answers = good;
-            answers[at] = wrong;
-            assert!(unseal(&mut Recorded::of(&answers), &sealed).is_err(), "{at}");
-        }
-        assert!(unseal(&mut Recorded::of(&good), &Sealed { primary: 9, ..sealed }).is_err());
     }
 
     #[test]

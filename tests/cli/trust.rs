@@ -2,7 +2,9 @@
 
 use super::*;
 use prepivot::base::testing::skip;
-use std::net::TcpListener;
+use prepivot::trust::endorsed::Endorsed;
+use std::io::{self, Read};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -153,4 +155,111 @@ fn kernel_image_has_the_initramfs_and_command_line() {
     for part in ["an initramfs with etc/prepivot/trust.conf", "root=LABEL=root ro prepivot.metadata=use"] {
         assert!(image.windows(part.len()).any(|window| window == part.as_bytes()), "{part}");
     }
+}
+
+/// A connection of its own for each command.
+struct Connection(u16, Option<TcpStream>);
+
+impl io::Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.0))?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        io::Write::write_all(&mut stream, bytes)?;
+        self.1 = Some(stream);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl io::Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1.as_mut().map_or(Ok(0), |stream| stream.read(buffer))
+    }
+}
+
+/// A file of the folder, opened by the TPM as the machine does it.
+fn opened(tpm: &Tpm, sealed: &[u8], name: &str) -> Result<Vec<u8>, String> {
+    let sealed = Endorsed::parse(sealed).unwrap();
+    let key = sealed.unseal(&mut Connection(tpm.1, None)).map_err(|e| e.to_string())?;
+    sealed.open(&key, name).map_err(|e| e.to_string())
+}
+
+#[test]
+fn recipes_seal_to_a_tpms_endorsement_key() {
+    let dir = folder("cli-endorsed");
+    if lacks(&dir, &["tpm2_createek", "tpm2_readpublic"]) {
+        return;
+    }
+    let Some(tpm) = Tpm::start(&dir) else { return };
+    let follow = |script: &str| {
+        let done = shell(&dir, &tpm.name(), script);
+        assert_eq!(done.code, 0, "{}", done.err);
+    };
+    follow(&cleared(&recipe("tpm2_createek")));
+    dir.write("document", "#cloud-config\nhostname: sealed\n");
+    dir.write("secrets", "#cloud-config\ntimezone: UTC\n");
+    let file = |name: &str| fs::read(dir.0.join(name)).unwrap();
+    follow(&recipe("--name user-data document"));
+    assert_eq!(opened(&tpm, &file("user-data"), "user-data").unwrap(), file("document"));
+    assert!(opened(&tpm, &file("user-data"), "vendor-data").unwrap_err().contains("for the name"));
+    follow(&recipe("--value"));
+    let document = String::from_utf8(file("user-data")).unwrap();
+    let value = document.split("encrypted(app.key:").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+    let value = prepivot::base::base64::decode(value.as_bytes()).unwrap();
+    assert_eq!(opened(&tpm, &value, "app.key").unwrap(), b"hello secret");
+    // Bound to the documents, of which vendor-data is none.
+    dir.write("etc/prepivot/trust.conf", POLICY.replace("vendor-data = measure", "vendor-data = encryption"));
+    follow(&recipe("> seed/vendor-data"));
+    let sealed = file("seed/vendor-data");
+    let early = opened(&tpm, &sealed, "vendor-data").unwrap_err();
+    assert!(early.contains("the registers sha256:12 do not have the values"), "{early}");
+    let measured = MEASURED.replace(" vendor-data:absent vendor-data2:absent", "");
+    follow(&measured);
+    assert_eq!(opened(&tpm, &sealed, "vendor-data").unwrap(), file("secrets"));
+    follow("tpm2_pcrextend 12:sha256=$(echo other | sha256sum | cut -d' ' -f1)");
+    assert!(opened(&tpm, &sealed, "vendor-data").is_err());
+    // One that stays in the TPM.
+    follow(&cleared("tpm2_createek -G rsa -c 0x81010001 -u ek.tpm"));
+    follow(&recipe("--name user-data document"));
+    assert_eq!(opened(&tpm, &file("user-data"), "user-data").unwrap(), file("document"));
+}
+
+/// As the manual says, with the length before each part.
+#[test]
+fn tpm2_tools_import_the_sealed_key() {
+    let dir = folder("cli-import");
+    if lacks(&dir, &["tpm2_createek", "tpm2_import", "tpm2_unseal", "openssl"]) {
+        return;
+    }
+    let Some(tpm) = Tpm::start(&dir) else { return };
+    dir.write("document", "hello");
+    let made = shell(
+        &dir,
+        &tpm.name(),
+        &format!("{}\n{}", cleared(&recipe("tpm2_createek")), recipe("--name user-data document")),
+    );
+    assert_eq!(made.code, 0, "{}", made.err);
+    let sealed = fs::read_to_string(dir.0.join("user-data")).unwrap();
+    let key = sealed.lines().find_map(|line| line.strip_prefix("key: ")).unwrap();
+    for (part, name) in key.split("@@NULL@@").zip(["sealed.pub", "sealed.dup", "sealed.seed"]) {
+        let part = prepivot::base::base64::decode(part.as_bytes()).unwrap();
+        dir.write(name, [&u16::try_from(part.len()).unwrap().to_be_bytes()[..], &part].concat());
+    }
+    let session = "tpm2_startauthsession --policy-session -S session\ntpm2_policysecret -S session -c e\n";
+    let script = format!(
+        "tpm2_createek -G rsa -c ek.ctx -u ek.tpm\ntpm2_flushcontext -t\n{session}\
+         tpm2_import -C ek.ctx -P session:session -u sealed.pub -i sealed.dup -s sealed.seed -r sealed.priv\n\
+         tpm2_flushcontext session\ntpm2_flushcontext -t\n{session}\
+         tpm2_load -C ek.ctx -P session:session -u sealed.pub -r sealed.priv -c sealed.ctx\n\
+         tpm2_flushcontext session\ntpm2_flushcontext -t\n\
+         tpm2_startauthsession --policy-session -S session\n\
+         tpm2_unseal -c sealed.ctx -p session:session -o key"
+    );
+    let done = shell(&dir, &tpm.name(), &script);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let ours = Endorsed::parse(sealed.as_bytes()).unwrap().unseal(&mut Connection(tpm.1, None)).unwrap();
+    assert_eq!(fs::read(dir.0.join("key")).unwrap(), ours);
 }

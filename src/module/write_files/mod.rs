@@ -22,7 +22,7 @@
 //! write_files: [{
 //!  path!, content, owner, permissions: str
 //!  source: {uri!: str  headers: {...: str}}
-//!  encoding: (gz gzip gz+base64 gzip+base64 gz+b64 gzip+b64 b64 base64 text/plain systemd-creds age)
+//!  encoding: (gz gzip gz+base64 gzip+base64 gz+b64 gzip+b64 b64 base64 text/plain systemd-creds age sealed)
 //!  append, defer: bool
 //! }]+
 //! ```

@@ -26,6 +26,7 @@ use prepivot::network::{Macs, Network, Target as Stack, input, read, render};
 use prepivot::root::{Ids, Root, Use};
 use prepivot::system::accounts::{Accounts, User};
 use prepivot::system::{authorized_keys, fstab, host_keys, ini, mount_table, partitions, sshd_config, template};
+use prepivot::trust::endorsed::{self, Endorsed};
 use prepivot::trust::sealed::{self, Opened};
 use prepivot::trust::{age, credential as creds};
 use prepivot::userdata::{Fetched, Include, PartHandlers, Surroundings, jinja, merge, mime};
@@ -57,6 +58,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "userdata", run: user_data },
     Target { name: "credential", run: credential },
     Target { name: "age", run: |data| drop(age::open(data, &IDENTITY)) },
+    Target { name: "endorsed", run: endorsed },
     Target { name: "systemd-userdata", run: |data| drop(userdata::systemd::credentials(data)) },
     Target { name: "gzip", run: gzipped },
     Target { name: "network-yaml", run: |data| network(&["network-config"], data) },
@@ -181,6 +183,14 @@ fn credential(data: &[u8]) {
     let _ = creds::Credential::parse(&bytes).map(|credential| credential.open(&keys, "n", Some(1)));
     if let Ok(Value::Map(config)) = yaml::parse("fuzz", &text(data)) {
         sealed::open_config(&config, &|sealed, _| Opened::Plain(sealed.to_vec()));
+    }
+}
+
+fn endorsed(data: &[u8]) {
+    if let Ok(sealed) = Endorsed::parse(data) {
+        assert!(endorsed::is_sealed(data));
+        assert!(sealed.open(&[0; 32], "n").is_err(), "opened by another key");
+        trust::import(&sealed, data);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::text;
 use prepivot::base::testing::TempDir;
 use prepivot::machine::{Cmdline, Machine};
+use prepivot::trust::endorsed::Endorsed;
 use prepivot::trust::envelope::{Envelope, Statement};
 use prepivot::trust::sshsig::Signature;
 use prepivot::trust::{Policy, cms as certificates, tpm as register};
@@ -59,6 +60,11 @@ pub fn tpm(data: &[u8]) {
     if let Ok(banks) = register::banks(&mut Answers(data), 12) {
         banks.into_iter().for_each(|bank| drop(register::read(&mut Answers(data), 12, bank)));
     }
+}
+
+/// A TPM's answers to the commands that import a key: the data of what is sealed, which is none.
+pub fn import(sealed: &Endorsed, data: &[u8]) {
+    assert!(sealed.unseal(&mut Answers(data)).is_err());
 }
 
 /// A policy: as the kernel command line, trust.conf, and each of its files of keys.
