@@ -30,6 +30,13 @@ const BOOT_PARAMETERS_SECURE_BOOT: usize = 0x1ec;
 const ENABLED: u8 = 3;
 /// Where the kernel shows a TPM, and the firmware tells of one.
 const TPMS: [&str; 2] = ["sys/class/tpm/tpm0", measure::TOLD];
+/// Where the signatures of registers' values are: those of the kernel image that booted come first, which its stub puts into the initramfs.
+const SIGNATURES: [&str; 4] = [
+    ".extra/tpm2-pcr-signature.json",
+    "etc/systemd/tpm2-pcr-signature.json",
+    "run/systemd/tpm2-pcr-signature.json",
+    "usr/lib/systemd/tpm2-pcr-signature.json",
+];
 /// The most objects that the TPM is asked to unseal in a stage: a chip may take seconds for each.
 const MAX_UNSEALED: usize = 8;
 
@@ -118,10 +125,16 @@ impl Keys {
     /// The part of a credential's key that the TPM has sealed; None if there is no TPM.
     fn unsealed(&self, credential: &Credential) -> Result<Option<Vec<u8>>> {
         let Some(sealed) = &credential.sealed else { return Ok(Some(Vec::new())) };
-        if credential.is_signed {
-            return Err(Error::new("the credential is sealed by a signed policy of the TPM, which is not supported"));
-        }
-        self.by_tpm(sealed.blob, |tpm| unseal::unseal(tpm, sealed))
+        self.by_tpm(sealed.blob, |tpm| {
+            let signatures = sealed.signed.map_or(Value::Null, |_| self.signatures());
+            unseal::unseal(tpm, sealed, &signatures)
+        })
+    }
+
+    /// The first file with signatures of registers' values, as systemd looks for it. One that cannot be read has none.
+    fn signatures(&self) -> Value {
+        let text = SIGNATURES.iter().find_map(|path| beneath::bytes(&self.base, path)).unwrap_or_default();
+        json::parse("tpm2-pcr-signature.json", &text).unwrap_or_default()
     }
 
     /// The key of what is sealed to the TPM's endorsement key; None if there is no TPM.

@@ -10,6 +10,9 @@ use crate::base::p256;
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
+/// The lines around a public key without a certificate.
+const KEY: (&str, &str) = ("-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----");
+
 /// The most signers of a signature, and certificates of a file.
 const MAX_SIGNERS: usize = 8;
 const MAX_CERTIFICATES: usize = 16;
@@ -141,6 +144,13 @@ fn of_info(mut info: Der<'_>) -> Option<(Form, &[u8])> {
         _ => return None,
     };
     Some((form, key))
+}
+
+/// The DER of the first public key or certificate in PEM.
+pub fn unarmored(bytes: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let armor = [KEY, (BEGIN, END)].iter().find_map(|(begin, end)| text.split_once(begin)?.1.split_once(end));
+    base64::decode_lines(armor?.0.as_bytes())
 }
 
 /// The public key of a certificate or a SubjectPublicKeyInfo in DER.

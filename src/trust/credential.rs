@@ -2,7 +2,7 @@
 //! key of the machine's disk, of its TPM, of both, or under none, which proves nothing. Numbers are little-endian.
 
 use super::cipher::{self, Cipher, KEY_LEN, NONCE_LEN, TAG_LEN};
-use super::unseal::Sealed;
+use super::unseal::{Sealed, Signed};
 use crate::base::base64;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
@@ -34,8 +34,9 @@ enum Needs {
     User,
 }
 
-/// The identifiers of the kinds, at the beginning.
-const KINDS: [(&[u8; KIND_LEN], Needs); 9] = [
+/// The identifiers of the kinds, at the beginning. Those after the first nine are of systemd 262, with the TPM's storage root key in a
+/// field.
+const KINDS: [(&[u8; KIND_LEN], Needs); 15] = [
     (b"\x05\x84\x69\xda\xf6\xf5\x43\x24\x80\x05\x49\xda\x0f\x8e\xa2\xfb", Needs::Nothing),
     (b"\x5a\x1c\x6a\x86\xdf\x9d\x40\x96\xb1\xd5\xa6\x5e\x08\x62\xf1\x9a", Needs::Host),
     (b"\x0c\x7c\xc0\x7b\x11\x76\x45\x91\x9c\x4b\x0b\xea\x08\xbc\x20\xfe", Needs::Tpm),
@@ -45,7 +46,15 @@ const KINDS: [(&[u8; KIND_LEN], Needs); 9] = [
     (b"\x55\xb9\xed\x1d\x38\x59\x4d\x43\xa8\x31\x9d\x2e\xbb\x33\x2a\xc6", Needs::User),
     (b"\xef\x4a\xc1\x36\x79\xa9\x48\x0e\xa7\xdb\x68\x89\x7f\x9f\x16\x5d", Needs::User),
     (b"\xad\xbc\x4c\xa3\xef\xb6\x42\x01\xba\x88\x1b\x6f\x2e\x40\x95\xea", Needs::User),
+    (b"\xd4\x06\x2d\xfb\x71\xad\x4c\x86\x80\x4b\x40\xef\x11\x80\xf1\xfc", Needs::Tpm),
+    (b"\x5e\x2d\x5c\x76\x03\x72\x4e\xaf\x84\x3c\x6f\xb5\xf6\x40\x98\xf5", Needs::SignedTpm),
+    (b"\x14\x14\x25\x88\x18\xa2\x40\xcd\x90\x0b\xce\x86\x2d\xb5\xc7\xb9", Needs::HostAndTpm),
+    (b"\xaf\xbf\xea\xac\xeb\x6a\x4a\x37\x95\x41\x9d\x13\x5c\x47\xf3\x7b", Needs::HostAndSignedTpm),
+    (b"\x2a\x1f\x87\x7a\x42\x75\x43\x1a\xb3\xf9\xed\x1f\x5d\x8f\x66\x01", Needs::User),
+    (b"\x16\xe4\x92\x94\x9f\x94\x40\x02\x86\x75\x8f\x94\xb7\xc5\x2b\xc7", Needs::User),
 ];
+/// How many of them are of before systemd 262.
+const WITHOUT_ROOT_KEY: usize = 9;
 
 /// The keys that open a credential.
 #[derive(Debug, Default)]
@@ -58,8 +67,6 @@ pub struct Keys {
 pub struct Credential<'a> {
     needs: Needs,
     pub sealed: Option<Sealed<'a>>,
-    /// Whether the TPM's policy is one that a public key has signed.
-    pub is_signed: bool,
     head: &'a [u8],
     nonce: &'a [u8],
     body: &'a [u8],
@@ -120,7 +127,8 @@ impl<'a> Credential<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Credential<'a>> {
         let mut reader = Reader { whole: bytes, at: 0 };
         let id = reader.take(KIND_LEN).filter(|_| bytes.len() <= MAX)?;
-        let (_, needs) = KINDS.into_iter().find(|(own, _)| *own == id)?;
+        let kind = KINDS.iter().position(|(own, _)| *own == id)?;
+        let (_, needs) = *KINDS.get(kind)?;
         let sizes = [KEY_LEN, 1, NONCE_LEN, TAG_LEN];
         let has_them = sizes.iter().all(|size| reader.number::<4>() == u64::try_from(*size).ok());
         let nonce = reader.take(NONCE_LEN).filter(|_| has_them)?;
@@ -134,16 +142,22 @@ impl<'a> Credential<'a> {
             let (blob, policy) = (reader.size()?, reader.size()?);
             let (blob, policy) = (reader.take(blob)?, reader.take(policy)?);
             reader.align()?;
-            sealed = Some(Sealed { registers, bank: bank?, primary: primary?, blob, policy });
-        }
-        if is_signed {
-            reader.number::<8>()?;
-            let key = reader.size()?;
-            reader.take(key)?;
-            reader.align()?;
+            let mut signed = None;
+            if is_signed {
+                let (registers, key) = (reader.number::<8>()?, reader.size()?);
+                signed = Some(Signed { registers, key: reader.take(key)? });
+                reader.align()?;
+            }
+            let mut root_key = None;
+            if kind >= WITHOUT_ROOT_KEY {
+                let size = reader.size()?;
+                root_key = Some(reader.take(size)?);
+                reader.align()?;
+            }
+            sealed = Some(Sealed { registers, bank: bank?, primary: primary?, blob, policy, signed, root_key });
         }
         let (head, body) = bytes.split_at_checked(reader.at)?;
-        Some(Credential { needs, sealed, is_signed, head, nonce, body })
+        Some(Credential { needs, sealed, head, nonce, body })
     }
 
     /// Whether it is encrypted under no key: anyone can make it, and read it.
@@ -217,7 +231,9 @@ pub fn is_name(name: &str) -> bool {
 #[cfg(all(test, feature = "tls"))]
 mod tests {
     use super::*;
+    use crate::base::hex;
     use crate::base::testing::{TempDir, mutations, skip};
+    use crate::document::{Value, json};
     use crate::trust::swtpm::Swtpm;
     use crate::trust::{tpm, unseal};
     use std::process::{Command, Stdio};
@@ -253,6 +269,8 @@ mod tests {
     fn made(kind: usize, key: &[u8], inner: &[u8]) -> Vec<u8> {
         let le = |n: u32| n.to_le_bytes();
         let mut head = [&KINDS[kind].0[..], &le(32), &le(1), &le(12), &le(16), &[7; 12], &[0; 4]].concat();
+        let has_root_key = kind >= WITHOUT_ROOT_KEY;
+        let kind = if has_root_key { kind - 7 } else { kind };
         if (2..=5).contains(&kind) {
             head.extend(
                 [&0x1000u64.to_le_bytes()[..], &[0xb, 0, 0x23, 0], &le(5), &le(32), b"blob!", &[1; 32]].concat(),
@@ -261,6 +279,10 @@ mod tests {
         }
         if kind == 3 || kind == 5 {
             head.extend([&0x800u64.to_le_bytes()[..], &le(3), b"PEM", &[0]].concat());
+            head.resize(head.len().next_multiple_of(8), 0);
+        }
+        if has_root_key {
+            head.extend([&le(5)[..], b"place"].concat());
             head.resize(head.len().next_multiple_of(8), 0);
         }
         let body = cipher::seal(Cipher::Aes256Gcm, &digest(Algorithm::Sha256, key), &[7; 12], &head, inner);
@@ -278,6 +300,9 @@ mod tests {
     fn each_kind_needs_its_keys() {
         for (kind, host, tpm) in
             [(1, true, false), (2, false, true), (3, false, true), (4, true, true), (5, true, true)]
+                .into_iter()
+                .flat_map(|kind| [Some(kind), (kind.0 > 1).then_some((kind.0 + 7, kind.1, kind.2))])
+                .flatten()
         {
             let key = [if host { "host" } else { "" }, if tpm { "tpm" } else { "" }].concat();
             let bytes = made(kind, key.as_bytes(), &inner(NEVER, NEVER, "", "s"));
@@ -346,22 +371,78 @@ mod tests {
             let mut tpm = swtpm.connect();
             // Twice: nothing stays in the TPM.
             for _ in 0..5 {
-                let secret = unseal::unseal(&mut tpm, sealed).unwrap();
+                let secret = unseal::unseal(&mut tpm, sealed, &Value::Null).unwrap();
                 let keys = Keys { tpm: Some(secret), ..Keys::default() };
                 assert_eq!(credential.open(&keys, "n", Some(1)), Ok(b"hello secret".to_vec()));
             }
             let banks = tpm::banks(&mut tpm, 12).unwrap();
             let digests: Vec<_> = banks.iter().map(|bank| (bank.algorithm, digest(bank.algorithm, b"other"))).collect();
             tpm::extend(&mut tpm, 12, &banks, &digests).unwrap();
-            let after = unseal::unseal(&mut tpm, sealed).map_err(|e| e.to_string());
+            let after = unseal::unseal(&mut tpm, sealed, &Value::Null).map_err(|e| e.to_string());
             assert_eq!(after.is_ok(), sealed.registers == 0);
             if let Err(e) = after {
                 assert!(e.contains("other values of the TPM's registers"), "{e}");
             }
             mutations(sealed.blob, 60, |blob| {
                 let other = Sealed { blob, registers: 0, ..*sealed };
-                assert!(blob == sealed.blob || unseal::unseal(&mut tpm, &other).is_err());
+                assert!(blob == sealed.blob || unseal::unseal(&mut tpm, &other, &Value::Null).is_err());
             });
+        }
+    }
+
+    /// What `systemd-measure sign` writes for the value of PCR 11, by openssl.
+    fn signatures(dir: &TempDir, key: &str, value: &[u8]) -> Value {
+        let selection = [0, 0, 0, 1, 0, 0xb, 3, 0, 8, 0];
+        let values = digest(Algorithm::Sha256, value);
+        let policy = digest(Algorithm::Sha256, &[&[0; 32][..], &[0, 0, 1, 0x7f], &selection, &values].concat());
+        dir.write("policy", &policy);
+        let signed =
+            Command::new("openssl").args(["dgst", "-sha256", "-sign", key, "policy"]).current_dir(&dir.0).output();
+        let (policy, signature) = (hex::encode(&policy), base64::encode(&signed.unwrap().stdout));
+        let text = format!("{{\"sha256\": [{{\"pcrs\": [11], \"pol\": \"{policy}\", \"sig\": \"{signature}\"}}]}}");
+        json::parse("s", text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn tpm_unseals_by_a_signed_policy() {
+        let dir = TempDir::new("credential-signed");
+        let openssl = |words: &str| {
+            let done = Command::new("openssl").args(words.split(' ')).current_dir(&dir.0).output();
+            done.is_ok_and(|output| output.status.success())
+        };
+        if !(openssl("genrsa -out pcr.key 2048") && openssl("genrsa -out other.key 2048")) {
+            return skip("openssl makes no key");
+        }
+        openssl("rsa -in pcr.key -pubout -out pcr.pem");
+        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let mut tpm = swtpm.connect();
+        let bank = *tpm::banks(&mut tpm, 11).unwrap().iter().find(|bank| bank.algorithm == Algorithm::Sha256).unwrap();
+        let key = format!("--tpm2-public-key={}", dir.0.join("pcr.pem").display());
+        for fixed in ["--tpm2-pcrs=", "--tpm2-pcrs=7"] {
+            let words = ["--with-key=tpm2-with-public-key", &key, "--tpm2-public-key-pcrs=11", fixed];
+            let Some(text) = by_systemd(&words, swtpm.1) else { return };
+            let bytes = decoded(&text).unwrap();
+            let credential = Credential::parse(&bytes).unwrap();
+            let sealed = credential.sealed.as_ref().unwrap();
+            assert_eq!(sealed.signed.map(|signed| signed.registers), Some(1 << 11));
+            let value = tpm::read(&mut tpm, 11, bank).unwrap();
+            let good = signatures(&dir, "pcr.key", &value);
+            for _ in 0..4 {
+                let secret = unseal::unseal(&mut tpm, sealed, &good).unwrap();
+                let keys = Keys { tpm: Some(secret), ..Keys::default() };
+                assert_eq!(credential.open(&keys, "n", Some(1)), Ok(b"hello secret".to_vec()));
+            }
+            let other_key = signatures(&dir, "other.key", &value);
+            let other_value = signatures(&dir, "pcr.key", &[7; 32]);
+            for other in [Value::Null, other_key, other_value] {
+                let error = unseal::unseal(&mut tpm, sealed, &other).unwrap_err().to_string();
+                assert!(error.contains("has no signature by its key"), "{error}");
+            }
+            // Another kernel, whose values the same key signs.
+            tpm::extend(&mut tpm, 11, &[bank], &[(Algorithm::Sha256, digest(Algorithm::Sha256, b"kernel"))]).unwrap();
+            assert!(unseal::unseal(&mut tpm, sealed, &good).is_err());
+            let value = tpm::read(&mut tpm, 11, bank).unwrap();
+            assert!(unseal::unseal(&mut tpm, sealed, &signatures(&dir, "pcr.key", &value)).is_ok());
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use super::cipher::{self, Cipher, KEY_LEN, NONCE_LEN};
 use super::tpm::{NO_SESSIONS, PASSWORD, SESSIONS, Transport, bank_named, sized};
-use super::unseal::{Handle, LOAD, Sequence, by, field, parameter};
+use super::unseal::{Handle, LOAD, READ_PUBLIC, Sequence, by, field, parameter};
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
 use crate::base::text::quoted;
@@ -35,7 +35,6 @@ const POLICY_LEN: usize = 32;
 /// The nonce: no key encrypts twice.
 pub(super) const NONCE: [u8; NONCE_LEN] = [0; NONCE_LEN];
 
-pub(super) const READ_PUBLIC: u32 = 0x173;
 const POLICY_SECRET: u32 = 0x151;
 const IMPORT: u32 = 0x156;
 /// TPM_RH_ENDORSEMENT.

@@ -6,7 +6,7 @@ use super::cipher::{self, Cipher, KEY_LEN};
 use super::cms::{self, Form};
 use super::endorsed::{FIRST, MAX, NONCE, PUBLIC, SEPARATOR};
 use super::tpm::{self, bank_named, selection};
-use super::unseal::field;
+use super::unseal::{EXPONENT, field};
 use crate::base::base64;
 use crate::base::digest::{Algorithm, SHA256_LEN, digest};
 use crate::base::error::{Error, Result};
@@ -16,18 +16,13 @@ use crypto_bigint::{Odd, U64, U2048};
 
 /// What a seed is encrypted for, with the NUL at its end.
 const DUPLICATE: &[u8] = b"DUPLICATE\0";
-/// Bytes of RSA's modulus, and the exponent that endorsement keys have.
+/// Bytes of RSA's modulus.
 const RSA_LEN: usize = 256;
-const EXPONENT: u32 = 65537;
 /// Characters of a line of base64.
 const COLUMNS: usize = 64;
 /// The largest document: in base64 it has room.
 const LARGEST: usize = MAX / 4 * 3 - (64 << 10) - MAX / COLUMNS;
 const POLICY_PCR: u32 = 0x17f;
-const BEGINNINGS: [(&str, &str); 2] = [
-    ("-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"),
-    ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"),
-];
 
 /// The public key of a machine's TPM.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,9 +39,7 @@ impl Recipient {
     /// # Errors
     /// It is none, or a key of another kind than TPMs' endorsement keys have.
     pub fn parse(bytes: &[u8]) -> Result<Recipient> {
-        let text = String::from_utf8_lossy(bytes);
-        let armor = BEGINNINGS.iter().find_map(|(begin, end)| Some(text.split_once(begin)?.1.split_once(end)?.0));
-        let der = armor.and_then(|armor| base64::decode_lines(armor.as_bytes()));
+        let der = cms::unarmored(bytes);
         let kind =
             || Error::new("expected a public key or a certificate, in PEM or DER, with a key of RSA or on P-256");
         match cms::public_key(der.as_deref().unwrap_or(bytes)).ok_or_else(kind)? {

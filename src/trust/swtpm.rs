@@ -34,7 +34,12 @@ impl Swtpm {
             .stderr(Stdio::null())
             .spawn();
         match child {
-            Ok(child) => Some(Swtpm(child, port)),
+            Ok(child) => {
+                let swtpm = Swtpm(child, port);
+                // systemd's library does not wait for it.
+                drop(swtpm.connect().stream());
+                Some(swtpm)
+            }
             Err(e) => {
                 skip(format!("swtpm: {e}"));
                 None
@@ -54,16 +59,23 @@ pub struct Connection {
     stream: Option<TcpStream>,
 }
 
-impl Write for Connection {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl Connection {
+    /// A stream to the TPM, once it answers.
+    fn stream(&self) -> TcpStream {
         let end = Instant::now() + Duration::from_secs(20);
-        let mut stream = loop {
+        loop {
             match TcpStream::connect(("127.0.0.1", self.port)) {
-                Ok(stream) => break stream,
+                Ok(stream) => return stream,
                 Err(e) if Instant::now() > end => panic!("swtpm does not answer: {e}"),
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
-        };
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.stream();
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         stream.write_all(bytes)?;
         self.stream = Some(stream);

@@ -48,6 +48,11 @@ pub(super) fn bank_named(bank: &str) -> Option<u16> {
     ALGORITHMS.iter().find(|(.., name)| *name == bank).map(|(id, ..)| *id)
 }
 
+/// The name of the bank with a number, or an empty one.
+pub(super) fn bank_name(bank: u16) -> &'static str {
+    ALGORITHMS.iter().find(|(id, ..)| *id == bank).map_or("", |(.., name)| name)
+}
+
 /// The algorithm with a name.
 pub fn algorithm_named(name: &str) -> Option<Algorithm> {
     ALGORITHMS.iter().find(|(.., own)| *own == name).map(|(_, algorithm, _)| *algorithm)

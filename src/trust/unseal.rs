@@ -2,15 +2,25 @@
 //!
 //! No session is encrypted: the secret crosses the bus of a chip as it is.
 
-use super::tpm::{CREATE_PRIMARY, FLUSH, NO_SESSIONS, PASSWORD, SESSIONS, Transport, selection, send, sized};
+use super::cms::{self, Form};
+use super::tpm::{
+    CREATE_PRIMARY, FLUSH, NO_SESSIONS, PASSWORD, SESSIONS, Transport, bank_name, selection, send, sized,
+};
+use crate::base::base64;
+use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Context, Error, Result};
-use crate::base::random;
+use crate::base::{hex, random};
+use crate::document::Value;
 
 pub(super) const LOAD: u32 = 0x157;
 const START_SESSION: u32 = 0x176;
 const POLICY_PCR: u32 = 0x17f;
 const POLICY_GET_DIGEST: u32 = 0x189;
 const UNSEAL: u32 = 0x15e;
+pub(super) const READ_PUBLIC: u32 = 0x173;
+const LOAD_EXTERNAL: u32 = 0x167;
+const VERIFY_SIGNATURE: u32 = 0x177;
+const POLICY_AUTHORIZE: u32 = 0x16a;
 /// TPM_RH_OWNER and TPM_RH_NULL.
 const OWNER: Handle = [0x40, 0, 0, 1];
 const NULL: Handle = [0x40, 0, 0, 7];
@@ -19,6 +29,8 @@ const RSA: u16 = 0x1;
 const ECC: u16 = 0x23;
 /// Bytes of a session's nonce.
 const SESSION_NONCE: usize = 32;
+/// RSA's usual exponent.
+pub(super) const EXPONENT: u32 = 65537;
 /// The registers that a selection can have.
 const SELECTABLE: u64 = 0xff_ffff;
 
@@ -156,23 +168,120 @@ pub struct Sealed<'a> {
     /// The sealed object: its private and its public part.
     pub blob: &'a [u8],
     pub policy: &'a [u8],
+    /// Registers whose values a key signs, besides.
+    pub signed: Option<Signed<'a>>,
+    /// The primary key, if it is the storage root key that stays in the TPM: its handle, and its name with a length.
+    pub root_key: Option<&'a [u8]>,
 }
 
-/// The secret that systemd has sealed, by its primary key (systemd, src/shared/tpm2-util.c).
+/// Registers whose values a key signs: those of each kernel image, so that what is sealed outlives an update.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Signed<'a> {
+    pub registers: u64,
+    /// The public key in PEM.
+    pub key: &'a [u8],
+}
+
+/// The most signatures of the same values, which may be of different keys.
+const MAX_SIGNATURES: usize = 8;
+
+/// The secret that systemd has sealed, by its primary key (systemd, src/shared/tpm2-util.c). `signatures` is the content of
+/// tpm2-pcr-signature.json, if there is one.
 ///
 /// # Errors
 /// The TPM is another one, its registers have other values, or it refuses a command.
-pub fn unseal(tpm: &mut dyn Transport, sealed: &Sealed) -> Result<Vec<u8>> {
+pub fn unseal(tpm: &mut dyn Transport, sealed: &Sealed, signatures: &Value) -> Result<Vec<u8>> {
     let mut tpm = Sequence::new(tpm);
-    let primary = tpm.primary(OWNER, &template(sealed.primary)?)?;
+    let primary = match sealed.root_key {
+        Some(key) => root_key(&mut tpm, key)?,
+        None => tpm.primary(OWNER, &template(sealed.primary)?)?,
+    };
     let object = tpm.make(SESSIONS, LOAD, &[&primary, &PASSWORD[..], sealed.blob].concat());
     let object = object.context(|| "the TPM does not load what is sealed: it is another TPM's")?;
-    let session = tpm.policy()?;
-    tpm.add_registers(session, sealed.bank, sealed.registers)?;
-    if tpm.digest(session)? != sealed.policy {
-        return Err(Error::new("it is sealed to other values of the TPM's registers, or to another policy"));
+    // The policy names the public area of its key, whose exponent systemd before 255 wrote out (systemd issue 30546).
+    for exponent in [0, EXPONENT] {
+        let session = tpm.policy()?;
+        if let Some(signed) = &sealed.signed {
+            add_signed(&mut tpm, session, exponent, sealed.bank, signed, signatures)?;
+        }
+        tpm.add_registers(session, sealed.bank, sealed.registers)?;
+        if tpm.digest(session)? == sealed.policy {
+            return tpm.unseal(object, session);
+        }
+        if sealed.signed.is_none() {
+            break;
+        }
     }
-    tpm.unseal(object, session)
+    Err(Error::new("it is sealed to other values of the TPM's registers, or to another policy"))
+}
+
+/// The handle of the storage root key, if it is that of this TPM (tpm2-tss, the form of `Esys_TR_Serialize`).
+fn root_key(tpm: &mut Sequence, key: &[u8]) -> Result<Handle> {
+    let (handle, rest) =
+        key.split_first_chunk::<4>().ok_or_else(|| Error::new("its storage root key has another form"))?;
+    let found = tpm.send(NO_SESSIONS, READ_PUBLIC, handle);
+    let found = found.context(|| "the TPM has no storage root key where it is sealed to one")?;
+    let name = sized(&found).and_then(|(_, rest)| sized(rest)).ok_or_else(form)?.0;
+    if sized(rest).is_none_or(|(own, _)| own != name) {
+        return Err(Error::new("it is sealed to the storage root key of another TPM"));
+    }
+    Ok(*handle)
+}
+
+/// Adds to a session's policy that a key has signed the values of registers.
+fn add_signed(
+    tpm: &mut Sequence,
+    session: Handle,
+    exponent: u32,
+    bank: u16,
+    signed: &Signed,
+    signatures: &Value,
+) -> Result<()> {
+    tpm.add_registers(session, bank, signed.registers)?;
+    let policy = tpm.digest(session)?;
+    let key = [&field(&[]), &field(&external(signed.key, exponent)?)[..], &OWNER].concat();
+    let answer =
+        tpm.send(NO_SESSIONS, LOAD_EXTERNAL, &key).context(|| "the TPM does not load the key of its policy")?;
+    let (handle, name) = answer.split_first_chunk::<4>().ok_or_else(form)?;
+    tpm.made.push(*handle);
+    let message = field(&digest(Algorithm::Sha256, &policy));
+    let ticket = of_policy(signatures, bank, &policy).find_map(|signature| {
+        // RSASSA with SHA-256.
+        let body = [&handle[..], &message, &[0, 0x14, 0, 0xb], &field(&signature)].concat();
+        tpm.send(NO_SESSIONS, VERIFY_SIGNATURE, &body).ok()
+    });
+    // A TPM without the kernel's resource manager has room for three objects.
+    tpm.made.retain(|made| made != handle);
+    tpm.send(NO_SESSIONS, FLUSH, handle)?;
+    let ticket = ticket.ok_or_else(|| {
+        Error::new("its policy is signed, and tpm2-pcr-signature.json has no signature by its key for the present values of the registers")
+    })?;
+    let body = [&session[..], &field(&policy), &field(&[]), name, &ticket].concat();
+    tpm.send(NO_SESSIONS, POLICY_AUTHORIZE, &body).map(drop).context(|| "the TPM does not accept the signed policy")
+}
+
+/// The signatures of a policy (systemd, systemd-measure(1), `sign`).
+fn of_policy<'a>(signatures: &'a Value, bank: u16, policy: &[u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let policy = hex::encode(policy);
+    let entries = signatures.get(bank_name(bank)).and_then(Value::as_list).unwrap_or_default();
+    let text = |entry: &'a Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+    let entries = entries.iter().filter(move |entry| text(entry, "pol").eq_ignore_ascii_case(&policy));
+    entries.filter_map(move |entry| base64::decode(text(entry, "sig").as_bytes())).take(MAX_SIGNATURES)
+}
+
+/// The public area of a key outside of the TPM, as systemd makes it of one in PEM: with an exponent of 0, which is the usual one, or with
+/// the usual one.
+fn external(key: &[u8], written: u32) -> Result<Vec<u8>> {
+    let der = cms::unarmored(key).unwrap_or_default();
+    let numbers = cms::public_key(&der).filter(|(form, _)| *form == Form::Rsa).and_then(|(_, key)| cms::of_rsa(key));
+    let (modulus, exponent) = numbers.ok_or_else(|| Error::new("the key of its policy is not one of RSA"))?;
+    if exponent != &EXPONENT.to_be_bytes()[1..] {
+        return Err(Error::new("the key of its policy has another exponent than 65537"));
+    }
+    let bits = u16::try_from(modulus.len() * 8).unwrap_or(0).to_be_bytes();
+    // RSA, SHA-256; with a password, for decryption and signatures; no policy, cipher or scheme.
+    let start = [0, 1, 0, 0xb, 0, 6, 0, 0x40, 0, 0, 0, 0x10, 0, 0x10];
+    Ok([&start[..], &bits, &written.to_be_bytes(), &field(modulus)].concat())
 }
 
 /// The public area of the primary key of systemd's credentials: a storage key of the owner without a password.
@@ -194,6 +303,11 @@ mod tests {
     use super::*;
     use crate::trust::tpm::tests::{DONE, Recorded};
 
+    /// Without signatures.
+    fn unseal(tpm: &mut dyn Transport, sealed: &Sealed) -> Result<Vec<u8>> {
+        super::unseal(tpm, sealed, &Value::Null)
+    }
+
     /// Answers of any form to all commands of unsealing.
     #[test]
     fn wrong_answers_to_unsealing_are_errors() {
@@ -201,7 +315,15 @@ mod tests {
         let (session, policy) = ("8001 0000000e 00000000 03000000", "8001 0000000e 00000000 0002 abcd");
         let secret = "8002 00000012 00000000 00000004 0002 7331";
         let good = [with_handle, with_handle, session, DONE, policy, secret, DONE, DONE, DONE];
-        let sealed = Sealed { registers: 1 << 12, bank: 0xb, primary: ECC, blob: b"blob", policy: &[0xab, 0xcd] };
+        let sealed = Sealed {
+            registers: 1 << 12,
+            bank: 0xb,
+            primary: ECC,
+            blob: b"blob",
+            policy: &[0xab, 0xcd],
+            signed: None,
+            root_key: None,
+        };
         let mut tpm = Recorded::of(&good);
         assert_eq!(unseal(&mut tpm, &sealed), Ok(b"s1".to_vec()));
         let create = "8002 00000043 00000131 40000001 00000009 40000009 0000 00 0000 0004 0000 0000 001a \

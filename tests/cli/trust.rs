@@ -3,7 +3,7 @@
 use super::*;
 use prepivot::base::testing::skip;
 use prepivot::trust::endorsed::Endorsed;
-use std::io::{self, Read};
+use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;

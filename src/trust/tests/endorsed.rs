@@ -9,7 +9,7 @@ use crate::trust::seal::{Recipient, Register, seal};
 use crate::trust::swtpm::Swtpm;
 use crate::trust::tpm::{self, banks, extend, tests::Recorded};
 use crate::trust::tpm::{NO_SESSIONS, Transport, sized};
-use crate::trust::unseal::Sequence;
+use crate::trust::unseal::{READ_PUBLIC, Sequence};
 
 const PLAIN: &[u8] = b"#cloud-config\nwrite_files: [{path: /etc/app.key, content: secret}]\n";
 
