@@ -320,7 +320,7 @@ mod tests {
         assert!(ifcfg.contains("GATEWAY=192.0.2.1\n") && route.is_empty(), "{ifcfg}{route}");
         // It is not in the first address's network.
         let [ifcfg, route] = two("10.0.0.2/8, gateway: 10.0.0.1", "");
-        assert!(!ifcfg.contains("GATEWAY=") && route.contains("GATEWAY0=192.0.2.1\n"), "{ifcfg}{route}");
+        assert!(ifcfg.contains("GATEWAY=192.0.2.1\n") && route.contains("GATEWAY0=192.0.2.1\n"), "{ifcfg}{route}");
         assert!(!route.contains("10.0.0.1"), "{route}");
         let [ifcfg, route] = two("10.0.0.2/8, gateway: 10.0.0.1", ", metric: 9");
         assert!(

@@ -197,7 +197,7 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
             let is_main = route.to.is_default() && route.table.is_none() && iproute::is_unicast(route);
             is_main && lease_metric(interface, route.to.is_v6()).is_none_or(is_of_lease)
         };
-        let fits = !has_options(&route) && !is_far(interface, &route);
+        let fits = !has_options(&route) && !is_from_host(interface, &route);
         match found.get_mut(place) {
             // The gateway again, as a route.
             Some(Some(first))
@@ -212,8 +212,10 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
             Some(found) if is_usual(&route) && found.as_ref().is_none_or(|first| first.metric == route.metric) => {
                 let is_same = |old: &Route| old.to == route.to && old.metric == route.metric;
                 rest.retain(|old| !(is_usual(old) && is_same(old)));
-                *found = None;
-                if fits { *found = Some(route) } else { rest.push(route) }
+                *found = fits.then(|| route.clone());
+                if !fits || is_far(interface, &route) {
+                    rest.push(route);
+                }
             }
             _ => rest.push(route),
         }
@@ -234,15 +236,21 @@ fn routes(network: &Network, interface: &Interface, v: &mut Variables) -> Vec<Ro
     rest
 }
 
-/// Whether network scripts ignore the route's gateway: that of IPv4 has to be in the first address's network, if there is no lease. As a
-/// route it can have `onlink`.
+/// Whether the route's gateway is on the link of a device that has the addresses of single hosts: as a route it can have `onlink`.
+fn is_from_host(interface: &Interface, route: &Route) -> bool {
+    let mut own = interface.addresses().filter(|a| a.is_v6() == route.to.is_v6());
+    route.on_link == Some(true) && own.all(Cidr::is_host)
+}
+
+/// Whether network scripts ignore the route's gateway, which NetworkManager takes, so that it must be in a route file, too: that of IPv4
+/// has to be in the first address's network, if there is no lease (initscripts, ifup-eth).
 fn is_far(interface: &Interface, route: &Route) -> bool {
     let Some(via) = route.via.as_ref() else { return false };
     let mut own = interface.addresses().filter(|a| a.is_v6() == via.is_v6());
     let is_outside = |address: &Cidr| !address.contains(via);
     match via.is_v6() || interface.dhcp4() {
         true => route.on_link == Some(true) && own.all(is_outside),
-        false => own.next().map_or(route.on_link == Some(true), is_outside),
+        false => own.next().is_some_and(is_outside),
     }
 }
 
