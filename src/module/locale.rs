@@ -215,9 +215,7 @@ fn supported(list: &str, locale: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
     use crate::base::testing::TempDir;
-
     use crate::root::Use;
     use crate::system::testing::Inputs;
 

@@ -95,7 +95,6 @@ mod tests {
     use super::*;
     use crate::base::problem::Severity;
     use crate::base::testing::TempDir;
-
     use crate::root::{Output, Use};
     use crate::system::testing::Inputs;
 

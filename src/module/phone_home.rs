@@ -177,7 +177,6 @@ fn quoted(cx: &mut Context, nonce: &Value) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::root::{Attr, Use};
     use crate::system::testing::Inputs;
 

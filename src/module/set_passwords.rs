@@ -237,7 +237,6 @@ fn password_logins(context: &mut Context) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::module::Handler;
     use crate::root::{Root, Use};
     use crate::system::testing::Inputs;

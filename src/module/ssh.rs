@@ -193,7 +193,6 @@ fn logins(context: &mut Context) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::module::Handler;
     use crate::root::{Root, Use};
     use crate::system::testing::Inputs;

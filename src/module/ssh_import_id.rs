@@ -104,7 +104,6 @@ fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::root::{Attr, Use};
     use crate::system::testing::Inputs;
 

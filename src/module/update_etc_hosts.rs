@@ -151,9 +151,7 @@ fn with_line(text: &str, address: &str, name: &Name) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
     use crate::base::testing::TempDir;
-
     use crate::root::Use;
     use crate::system::testing::Inputs;
 

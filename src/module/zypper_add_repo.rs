@@ -141,9 +141,7 @@ fn with_settings(text: &str, settings: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
     use crate::base::testing::TempDir;
-
     use crate::root::Use;
     use crate::system::testing::Inputs;
 

@@ -147,7 +147,6 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::detect::{Platform, identify};
     use crate::document::yaml;
-
     use crate::root::Use;
     use crate::source::table::{SOURCES, candidates};
 

@@ -107,7 +107,6 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::Value;
-
     use crate::root::Use;
 
     #[test]

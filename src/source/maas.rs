@@ -148,7 +148,6 @@ mod tests {
     use crate::link::http::Findings;
     use crate::link::http::Redirects;
     use crate::link::http::script::{Answer, Script};
-
     use crate::root::Use;
     use std::sync::Arc;
     use std::time::Duration;

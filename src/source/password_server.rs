@@ -78,7 +78,6 @@ mod tests {
     use crate::link::Uplink;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
-
     use crate::root::Use;
     use std::sync::Arc;
 

@@ -190,7 +190,6 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-
     use crate::root::Use;
 
     #[test]

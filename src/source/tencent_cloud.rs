@@ -94,7 +94,6 @@ mod tests {
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Redirects};
     use crate::link::{Reach, Uplink};
-
     use crate::root::Use;
     use std::sync::Arc;
     use std::time::Duration;

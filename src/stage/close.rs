@@ -212,9 +212,8 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-    use crate::stage::testing;
-
     use crate::root::Use;
+    use crate::stage::testing;
 
     #[test]
     fn setting_is_a_word_or_a_mapping() {

@@ -151,7 +151,6 @@ mod tests {
     use crate::instance::NetworkData;
     use crate::machine::Machine;
     use crate::root::{Output, Use};
-
     use crate::stage::testing;
 
     #[test]

@@ -274,10 +274,8 @@ mod tests {
     use crate::base::testing::{TempDir, skip};
     use crate::instance::Instance;
     use crate::root::Use;
-
     use crate::stage::local;
     use crate::stage::testing;
-
     use std::path::Path;
     use std::process::{Command, Stdio};
 

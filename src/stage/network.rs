@@ -34,38 +34,33 @@ pub struct Written {
 /// be configured.
 ///
 /// # Errors
-/// The configuration cannot be read; the root has no stack; a file cannot be written.
+/// The configuration cannot be read, and `unreadable` says so; the root has no stack; a file cannot be written.
 pub fn apply(
     root: &mut Root,
     machine: &Machine,
     image: &Image,
     instance: &Instance,
     report: &Problems,
-) -> Result<Option<Written>> {
-    let find = || nics(root, machine);
-    let chosen = Place { root, machine, image, nics: &Nics::new(&find), report }.chosen(instance)?;
-    chosen.map(|chosen| chosen.write(root, image, report)).transpose()
-}
-
-/// The same for a new instance, whose machine has no network yet: with the fallback in place of a configuration that cannot be read,
-/// which is reported.
-///
-/// # Errors
-/// The root has no stack; a file cannot be written.
-pub fn apply_or_default(
-    root: &mut Root,
-    machine: &Machine,
-    image: &Image,
-    instance: &Instance,
-    report: &Problems,
+    unreadable: Unreadable,
 ) -> Result<Option<Written>> {
     let find = || nics(root, machine);
     let place = Place { root, machine, image, nics: &Nics::new(&find), report };
-    let chosen = place.chosen(instance).or_else(|e| {
-        report.error(e);
-        place.fallback()
-    })?;
-    chosen.map(|chosen| chosen.write(root, image, report)).transpose()
+    let chosen = match (place.chosen(instance), unreadable) {
+        (Err(e), Unreadable::Fallback) => {
+            report.error(e);
+            place.fallback()
+        }
+        (chosen, _) => chosen,
+    };
+    chosen?.map(|chosen| chosen.write(root, image, report)).transpose()
+}
+
+/// What a configuration that cannot be read leads to.
+pub enum Unreadable {
+    /// An error. The machine keeps its network.
+    Error,
+    /// The fallback in its place, and a report: a new instance, whose machine has no network yet.
+    Fallback,
 }
 
 /// What a configuration is chosen for.
@@ -382,7 +377,7 @@ mod tests {
         let instance = Instance { source: "OpenStack".into(), network, ..Instance::default() };
         let report = Problems::new();
         let image = Image::read(&root, &machine, &report);
-        apply(&mut root, &machine, &image, &instance, &report).unwrap();
+        apply(&mut root, &machine, &image, &instance, &report, Unreadable::Error).unwrap();
         let text = root.text("/etc/netplan/50-cloud-init.yaml");
         let ethernets = yaml::parse("t", &text).unwrap().at(&["network", "ethernets"]).cloned().unwrap();
         assert_eq!(

@@ -136,9 +136,7 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::machine::Machine;
     use crate::root::{Output, Use};
-
     use crate::stage::testing;
-
     use std::io::Write;
 
     const MIME: &str = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n";

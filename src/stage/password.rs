@@ -64,13 +64,10 @@ mod tests {
     use super::*;
     use crate::base::password;
     use crate::base::testing::TempDir;
-
     use crate::machine::Machine;
     use crate::root::Use;
     use crate::root::run_dir::{LocalResult, LocalStage, Origin, Record};
-
     use crate::stage::testing;
-
     use std::io::{Read, Write};
 
     const LISTED: &str = "cloud_init_modules: [set-passwords]";

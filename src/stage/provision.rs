@@ -98,7 +98,8 @@ fn keep_for_good(root: &mut Root, config: &Value, instance: &Instance) -> Result
 /// Writes the network files.
 fn network(root: &mut Root, boot: &mut Boot, instance: &Instance) {
     boot.observe(root, "");
-    let applied = network::apply_or_default(root, boot.machine, &boot.image, instance, &boot.report);
+    let applied =
+        network::apply(root, boot.machine, &boot.image, instance, &boot.report, network::Unreadable::Fallback);
     boot.observe(root, NETWORK);
     boot.report.keep(applied.and_then(|applied| network::write_json(root, instance, applied)));
 }
@@ -198,7 +199,6 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::machine::Machine;
     use crate::root::Use;
-
     use crate::stage::testing;
 
     #[test]

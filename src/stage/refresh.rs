@@ -167,7 +167,7 @@ pub fn again(root: &Root, boot: &mut Boot, instance: &Instance, limit: Duration)
 /// A file cannot be written, or the network program fails.
 pub fn store(root: &mut Root, boot: &mut Boot, instance: Instance) -> Result<(Instance, Option<&'static Renderer>)> {
     let instance = store_instance(root, boot, instance)?;
-    let applied = network::apply(root, boot.machine, &boot.image, &instance, &boot.report)?;
+    let applied = network::apply(root, boot.machine, &boot.image, &instance, &boot.report, network::Unreadable::Error)?;
     let renderer = applied.as_ref().map(|a| a.renderer);
     let changed = renderer.filter(|_| has_new_network(root));
     network::write_json(root, &instance, applied)?;
@@ -211,7 +211,6 @@ mod tests {
     use crate::document::yaml;
     use crate::machine::Machine;
     use crate::root::Use;
-
     use crate::stage::testing;
 
     #[test]

@@ -121,14 +121,11 @@ impl Before {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::instance::status::Status;
     use crate::machine::Machine;
     use crate::root::{Stage, Use};
-
     use crate::stage::modules::{Half, Run};
     use crate::stage::testing;
-
     use std::fs;
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti me@host";

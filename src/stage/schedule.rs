@@ -226,7 +226,6 @@ mod tests {
     use crate::instance::Frequency;
     use crate::machine::Machine;
     use crate::root::Use;
-
     use crate::stage::modules::Half;
     use crate::stage::rerun::boothooks_of;
     use crate::stage::testing;

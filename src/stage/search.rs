@@ -530,7 +530,6 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::root::{Attr, Use};
-
     use crate::stage::testing;
 
     #[test]

@@ -253,11 +253,9 @@ mod tests {
     use crate::instance::{cache, state};
     use crate::root::Use;
     use crate::source::{self, Search};
-
     use crate::stage::image::Image;
     use crate::stage::local;
     use crate::stage::testing;
-
     use crate::trust::measure::predict;
     use std::time::{Duration, Instant};
 

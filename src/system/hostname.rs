@@ -161,7 +161,6 @@ pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::root::Use;
     use crate::system::testing::Inputs;
 

@@ -350,7 +350,6 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-
     use crate::root::{Output, Use};
     use crate::system::testing::Inputs;
 

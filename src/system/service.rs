@@ -161,9 +161,7 @@ pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::base::error::Error;
-
     use crate::base::testing::TempDir;
-
     use crate::root::{Output, Use};
     use crate::system::testing::Inputs;
     use std::cell::Cell;

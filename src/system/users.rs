@@ -279,7 +279,6 @@ fn fill(map: &mut Map, from: &Map) {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::root::Use;
     use crate::system::testing::Inputs;
 

@@ -232,22 +232,12 @@ fn raised(number: &[u8], modulus: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::base::hex;
-    use crate::base::testing::{TempDir, mutations, skip};
-    use std::process::Command;
+    use crate::base::testing::{TempDir, mutations};
+    use crate::trust::tests::run;
 
     /// Runs openssl in a folder. False, if it is not there.
     fn openssl(dir: &TempDir, words: &str) -> bool {
-        let output = Command::new("openssl").args(words.split(' ')).current_dir(&dir.0).output();
-        match output {
-            Ok(output) => {
-                assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-                true
-            }
-            Err(e) => {
-                skip(format!("openssl: {e}"));
-                false
-            }
-        }
+        run("openssl", &words.split(' ').collect::<Vec<_>>(), dir)
     }
 
     #[test]

@@ -17,7 +17,7 @@ const DOCUMENT: &str = "#cloud-config\nhostname: signed\n";
 const NOW: u64 = 1_800_000_000;
 
 /// Runs a program. False, counted as skipped, if it is absent.
-fn run(program: &str, arguments: &[&str], folder: &TempDir) -> bool {
+pub(super) fn run(program: &str, arguments: &[&str], folder: &TempDir) -> bool {
     let output = Command::new(program).args(arguments).current_dir(&folder.0).stdin(Stdio::null()).output();
     match output {
         Ok(output) => {

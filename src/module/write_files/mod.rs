@@ -492,7 +492,6 @@ fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
 mod tests {
     use super::*;
     use crate::base::testing::TempDir;
-
     use crate::module::tests::Fixture;
     use crate::root::Use;
     use crate::system::testing::Inputs;

@@ -182,7 +182,6 @@ mod tests {
     use crate::document::{json, xml, yaml};
     use crate::instance::Instance;
     use crate::link::http::script::{Answer, Script};
-
     use crate::root::{Output, Use};
 
     /// A machine with Azure's UUID and a KVP daemon, and what was posted when the instance was reported.

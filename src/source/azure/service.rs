@@ -247,7 +247,6 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::link::http::script::{Answer, Script};
     use crate::link::http::{Findings, Transport};
-
     use crate::root::Use;
 
     const UUID: &str = "12345678-1234-1234-1234-123456789abc";

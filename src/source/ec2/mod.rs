@@ -151,7 +151,6 @@ mod tests {
     use crate::base::testing::TempDir;
     use crate::detect::Platform;
     use crate::document::yaml;
-
     use crate::root::Use;
 
     #[test]

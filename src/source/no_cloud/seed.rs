@@ -320,7 +320,6 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-
     use crate::root::{Attr, Root, Use};
     use std::time::Duration;
 

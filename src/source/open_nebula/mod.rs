@@ -123,7 +123,6 @@ mod tests {
     use crate::drive::devices::BlockDevice;
     use crate::drive::label::Superblock;
     use crate::drive::search::{Contents, Probed};
-
     use crate::root::Use;
     use std::time::Duration;
 

@@ -103,7 +103,6 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::yaml;
-
     use crate::root::{Attr, Use};
     use std::time::Duration;
 

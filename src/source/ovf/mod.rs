@@ -174,7 +174,6 @@ mod tests {
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
     use crate::document::Value;
-
     use crate::root::{Attr, Use};
     use std::time::Duration;
 

@@ -216,7 +216,6 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-
     use crate::root::Use;
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;

@@ -185,7 +185,6 @@ mod tests {
     use super::*;
     use crate::base::deadline::Deadline;
     use crate::base::testing::TempDir;
-
     use crate::machine::Tools;
     use crate::machine::tools::ToolAnswer;
     use crate::root::{Attr, Use};

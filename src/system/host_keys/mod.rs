@@ -222,9 +222,7 @@ pub fn write_given(root: &mut Root, path: &str, text: &str, mode: u32) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-
     use crate::base::testing::TempDir;
-
     use crate::root::{Output, Use};
     use crate::system::testing::Inputs;
 
