@@ -53,7 +53,7 @@ pub struct Request<'a> {
     /// has longer. None: until the deadline.
     pub within: Option<Duration>,
     /// The URL of a document that the service has served before. If the service turns this request away (503)
-    /// but serves that one each time, the request ends. None: it is repeated until the deadline.
+    /// but serves that one in turn with it, each time, the request ends. None: it is repeated until the deadline.
     pub control: Option<&'a str>,
     /// Statuses that are repeated like a lost connection, besides 408, 429, 500, 502, 503 and 504.
     pub retry: &'a [u16],
