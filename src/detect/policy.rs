@@ -100,8 +100,8 @@ pub struct Requested {
     pub policy: Policy,
     /// Where the policy is set, if anywhere.
     pub policy_from: Option<String>,
-    /// A source that is used without detection, and the place that names it.
-    pub forced: Option<(String, String)>,
+    /// The sources that are used without detection, and the place that names them.
+    pub forced: Option<(Vec<String>, String)>,
     /// The image's own datasource_list. None if a file writes it on several lines.
     pub list: Option<Vec<String>>,
     /// The content of ds-identify's own configuration file.
@@ -122,10 +122,11 @@ impl Requested {
             let name = value.split(';').next().unwrap_or_default();
             (name.to_owned(), on_line(key).1)
         });
+        let forced = forced.or_else(|| from("datasource"));
         Requested {
             policy: policy.as_ref().map(|(text, _)| Policy::parse(text)).unwrap_or_default(),
             policy_from: policy.map(|(_, place)| place),
-            forced: forced.or_else(|| from("datasource")),
+            forced: forced.and_then(|(text, place)| Some((names(&Value::from(text))?, place))),
             list: own.get(LIST_KEY).and_then(names).filter(|_| cmdline.text().contains(LIST_KEY) || !is_spread(root)),
             file,
             manual_clean: root.is_file("/var/lib/cloud/instance/manual-clean"),
@@ -154,7 +155,7 @@ impl Requested {
 
     /// Whether the list or the kernel command line contains the source None.
     pub fn lists_none(&self) -> bool {
-        let forced = self.forced.as_ref().map(|(name, _)| name);
+        let forced = self.forced.iter().flat_map(|(names, _)| names);
         self.list.iter().flatten().chain(forced).any(|name| name.eq_ignore_ascii_case(NONE))
     }
 
@@ -267,11 +268,12 @@ mod tests {
     #[test]
     fn command_line_beats_file_and_last_name_wins() {
         let file = "# ours\ndatasource: 'Ec2'  # by name\npolicy: \"report\"\n";
-        let forced = |a: Requested| a.forced.map(|(name, _)| name);
+        let forced = |a: Requested| a.forced.map(|(names, _)| names.join(" "));
         assert_eq!(forced(asked(file, "", "")).as_deref(), Some("Ec2"));
         assert_eq!(asked(file, "", "").policy.mode, Mode::Report);
         assert_eq!(asked(file, "ci.di.policy=disabled", "").policy.mode, Mode::Disabled);
         assert_eq!(forced(asked(file, "ds=nocloud;s=http://h/ ci.ds=OpenStack", "")).as_deref(), Some("OpenStack"));
+        assert_eq!(forced(asked("", "ci.ds=OpenStack,NoCloud;x", "")).as_deref(), Some("OpenStack NoCloud"));
         assert_eq!(forced(asked("", "ds= xds=a", "")), None);
     }
 

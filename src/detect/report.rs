@@ -104,8 +104,9 @@ impl Report {
             Mode::Enabled => return self.set(Outcome::Enabled, format!("{place} says enabled: nothing is looked for")),
             Mode::Search | Mode::Report => {}
         }
-        if let Some((name, place)) = &requested.forced {
-            return self.take(facts, candidates, vec![name.clone()], format!("{place} names {name}"));
+        if let Some((names, place)) = &requested.forced {
+            let why = format!("{place} names {}", names.join(" and "));
+            return self.take(facts, candidates, names.clone(), why);
         }
         if requested.manual_clean {
             return self.set(Outcome::Enabled, "the instance of an earlier boot is kept (manual_cache_clean)".into());

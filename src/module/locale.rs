@@ -1,8 +1,8 @@
 //! # locale
 //!
 //! Sets the system's locale in /etc/default/locale, /etc/locale.conf, or the file that `locale_configfile` names, and generates it
-//! if the distribution needs that. Without the key the locale stays; if there is none, it becomes C.UTF-8 or en_US.UTF-8. `locale:
-//! false` leaves it alone.
+//! if the distribution needs that. On Arch Linux the file is always /etc/locale.conf. Without the key the locale stays; if there is
+//! none, it becomes C.UTF-8 or en_US.UTF-8. `locale: false` leaves it alone.
 //!
 //! ```yaml
 //! locale: de_DE.UTF-8
@@ -55,7 +55,7 @@ struct Wanted {
 
 fn wanted(cx: &Context) -> Result<Option<Wanted>> {
     let family = cx.distro.family;
-    let file = cx.text("locale_configfile").unwrap_or_else(|| default_file(family).into());
+    let file = other_file(cx).filter(|_| family != Family::Arch).unwrap_or_else(|| default_file(family).into());
     let lang = |file: &str| variable(&cx.root.text(file), "LANG").filter(|l| !l.is_empty()).map(str::to_owned);
     let given = cx.args.first().map(|arg| Value::from(arg.as_str())).or_else(|| cx.get("locale").cloned());
     if given.as_ref().is_some_and(Value::is_false) {
@@ -80,6 +80,11 @@ fn wanted(cx: &Context) -> Result<Option<Wanted>> {
     Ok(Some(Wanted { locale, file, changed, generated }))
 }
 
+/// The file that the configuration names instead of the distribution's.
+fn other_file(cx: &Context) -> Option<String> {
+    cx.text("locale_configfile").filter(|file| file != default_file(cx.distro.family))
+}
+
 fn default_file(family: Family) -> &'static str {
     match family {
         Family::Debian => DEBIAN,
@@ -102,6 +107,9 @@ fn default_locale(distro: &Distro) -> Option<&'static str> {
 /// there.
 fn before_pivot(cx: &mut Context) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
+    if let Some(file) = other_file(cx).filter(|_| cx.distro.family == Family::Arch) {
+        cx.report.warn(format_args!("Invalid locale_configfile {file}, only supported value is {SYSTEMD}"));
+    }
     if wanted.generated {
         enable(cx, &wanted.locale)?;
     }
@@ -256,6 +264,8 @@ mod tests {
     fn a_known_system_without_a_locale_gets_one() {
         let english = "LANG=en_US.UTF-8\n";
         assert_eq!(written("arch", "{}"), ("en_US.UTF-8 UTF-8\n".into(), english.into()));
+        assert_eq!(written("arch", "{locale: en_US.UTF-8, locale_configfile: /etc/other}").1, english);
+        assert_eq!(written("fedora", "{locale: en_US.UTF-8, locale_configfile: /etc/other}").1, "");
         for (distro, text) in [("aosc", english), ("fedora", english), ("gentoo", ""), ("unknown", "")] {
             assert_eq!(written(distro, "{}").1, text, "{distro}");
         }

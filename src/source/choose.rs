@@ -48,8 +48,8 @@ pub fn services(report: &Report, facts: &Facts) -> Vec<Service> {
     let named_sources: Vec<(String, Certainty)> =
         if matches!(report.outcome, Outcome::Disabled | Outcome::DisabledByPolicy) {
             Vec::new()
-        } else if let Some((name, _)) = &requested.forced {
-            vec![certain(name)]
+        } else if let Some((names, _)) = &requested.forced {
+            names.iter().map(certain).collect()
         } else if let Some(list) = requested.single() {
             list.iter().map(certain).collect()
         } else {
@@ -72,7 +72,7 @@ fn is_marked(report: &Report, source: &Source) -> bool {
 /// The names of the sources to look for, in order.
 pub fn names(report: &Report, facts: &Facts) -> Vec<String> {
     match &facts.requested.forced {
-        Some((name, _)) => vec![name.clone()],
+        Some((names, _)) => names.clone(),
         None => report.lines.iter().filter(|l| l.listed).map(|l| l.source.clone()).collect(),
     }
 }
@@ -81,7 +81,7 @@ pub fn names(report: &Report, facts: &Facts) -> Vec<String> {
 pub fn unread(report: &Report, facts: &Facts) -> Vec<String> {
     let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found);
     let found = found.map(|l| (&l.source, &l.finding.why));
-    let forced = facts.requested.forced.as_ref().map(|(name, place)| (name, place));
+    let forced = facts.requested.forced.iter().flat_map(|(names, place)| names.iter().map(move |name| (name, place)));
     let unread = found.chain(forced).filter(|(name, _)| named(name).is_some_and(|source| !source.is_read()));
     unread.map(|(name, why)| format!("{name} ({why})")).collect()
 }
@@ -101,7 +101,7 @@ pub fn falls_back(report: &Report, facts: &Facts) -> bool {
 /// the reason.
 pub fn left_to_real_root(report: &Report, facts: &Facts) -> Option<String> {
     let found = report.lines.iter().filter(|l| l.listed && l.finding.verdict == Verdict::Found).map(|l| &l.source);
-    let forced = facts.requested.forced.iter().map(|(name, _)| name);
+    let forced = facts.requested.forced.iter().flat_map(|(names, _)| names);
     forced.chain(found).find_map(|name| Some(format!("{name}: {}", named(name)?.real_root.alone?(facts)?)))
 }
 
@@ -117,9 +117,12 @@ pub fn unseen(names: &[String], facts: &Facts, cached: &Instance) -> Option<Stri
 /// What says that a drive will appear: the kernel command line names a source that reads drives, or the marks of a source say so. A
 /// list of the image does not: its machines start without a drive, too.
 pub fn drive_is_due(report: &Report, facts: &Facts) -> Option<String> {
-    if let Some((name, place)) = &facts.requested.forced {
-        let reads_drive = named(name).is_some_and(|s| !s.labels.is_empty() && !s.has_other_ways);
-        return (reads_drive && named_source(facts.cmdline()).is_some()).then(|| format!("{name} is named by {place}"));
+    if let Some((names, place)) = &facts.requested.forced {
+        let reads_drive = |name: &&String| named(name).is_some_and(|s| !s.labels.is_empty() && !s.has_other_ways);
+        // Of several, another one may have the instance.
+        let only = names.first().filter(|_| names.len() == 1).filter(reads_drive);
+        let due = only.filter(|_| named_source(facts.cmdline()).is_some());
+        return due.map(|name| format!("{name} is named by {place}"));
     }
     if matches!(report.outcome, Outcome::Disabled | Outcome::DisabledByPolicy) {
         return None;

@@ -187,8 +187,8 @@ fn look<'a>(search: &mut Search<'a>, own: &'a Value, drives: &mut Drives) -> Out
     let facts = Facts::new(machine, root, own, Platform::of(machine, root));
     let verdicts = detect::identify(&facts, &candidates());
     let names = choose::names(&verdicts, &facts);
-    if let Some((name, _)) = facts.requested.forced.as_ref().filter(|(_, place)| place.ends_with("kernel command line"))
-    {
+    let forced = facts.requested.forced.as_ref().filter(|(_, place)| place.ends_with("kernel command line"));
+    if let Some([name]) = forced.map(|(names, _)| names.as_slice()) {
         let name = source::named(name).map_or(name.as_str(), |source| source.name);
         log::debug!("Kernel command line set to use a single datasource DataSource{name}.");
     }

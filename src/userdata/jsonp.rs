@@ -93,9 +93,21 @@ fn step(document: &mut Value, operation: &Value, bounds: &mut Bounds) -> Result<
             let copied = find(document, text("from")?)?.clone();
             add(document, path, copied, bounds)
         }
-        "test" if *find(document, path)? == value()? => Ok(()),
+        "test" if is_same(find(document, path)?, &value()?) => Ok(()),
         "test" => Err(Error::new("the test failed")),
         _ => Err(Error::new("op: expected add, remove, replace, move, copy or test")),
+    }
+}
+
+/// Equality by RFC 6902, section 4.6: numbers are equal if their values are, so that 1 is 1.0.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Int(int), Value::Float(float)) | (Value::Float(float), Value::Int(int)) => *int as f64 == *float,
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same(a, b)))
+        }
+        _ => a == b,
     }
 }
 
@@ -234,6 +246,7 @@ mod tests {
             ),
             (r#"{"/":9,"~1":10}"#, r#"[{"op":"test","path":"/~01","value":10}]"#, r#"{"/":9,"~1":10}"#),
             (r#"{"foo":["bar"]}"#, r#"[{"op":"add","path":"/foo/-","value":["abc"]}]"#, r#"{"foo":["bar",["abc"]]}"#),
+            (r#"{"a":[{"b":1}]}"#, r#"[{"op":"test","path":"","value":{"a":[{"b":1.0}]}}]"#, r#"{"a":[{"b":1}]}"#),
             (r#"{"a":1}"#, r#"[{"op":"copy","from":"","path":"/b"}]"#, r#"{"a":1,"b":{"a":1}}"#),
             (r#"{"a":1}"#, r#"[{"op":"add","path":"","value":[]}]"#, "[]"),
         ] {

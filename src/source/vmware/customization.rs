@@ -100,7 +100,7 @@ fn is_only_source(search: &Search) -> bool {
     let requested = Requested::read(search.root, &search.machine.cmdline, search.config);
     let is_this = |name: &String| super::SOURCE.is_named(name);
     match &requested.forced {
-        Some((name, _)) => is_this(name),
+        Some((names, _)) => names.len() == 1 && names.iter().any(is_this),
         None => requested.single().is_some_and(|list| list.iter().any(is_this)),
     }
 }

@@ -28,40 +28,61 @@ use std::rc::Rc;
 
 /// prepivot-differences(7): the content may be a secret.
 const WRONG_PERMISSIONS: &str = "a file whose permissions are wrong is 0600, and not 0644";
+const NO_DEVICE: &str = "a device that is not there is left out of fstab, as the documentation says";
+const NO_PROGRAM: &str = "no program is run that could fail";
+const NO_GROUP: &str = "a group that does not exist is ignored with a warning; useradd would refuse the user, which the recording does not show";
+const A_DATE: &str = "a date is a date with or without quotes";
+const NO_MEMBERS: &str = "a group without members is created; cloud-init stops with a TypeError";
+const A_NUMBER: &str = "a number of days is one with or without quotes";
+const BAD_BASE64: &str = "content that is not base64 is reported; cloud-init silently writes what it decodes to";
+const OLD_FILE: &str = "the old configuration is kept, and not the half of the new one";
+const OTHER_USERS: &str = "the keys of the other users are shown; cloud-init stops with a KeyError";
 
 const EXCEPTIONS: &[(&str, &str)] = &[
-    (
-        "cc_mounts/ephemeral0 absent/ubuntu",
-        "a device that is not there is left out of fstab, as the documentation says",
-    ),
+    ("cc_mounts/ephemeral0 absent/ubuntu", NO_DEVICE),
     (
         "cc_set_passwords/chpasswd.list list/ubuntu",
         "the tree is an image, which keeps no random password; that is reported",
     ),
-    ("cc_set_passwords/chpasswd fails/ubuntu", "no program is run that could fail"),
-    ("cc_users_groups/useradd fails/ubuntu", "no program is run that could fail"),
-    (
-        "cc_write_files/bad base64/ubuntu",
-        "content that is not base64 is reported; cloud-init silently writes what it decodes to",
-    ),
+    ("cc_set_passwords/chpasswd fails/ubuntu", NO_PROGRAM),
+    ("cc_users_groups/useradd fails/ubuntu", NO_PROGRAM),
+    ("cc_write_files/bad base64/ubuntu", BAD_BASE64),
     ("cc_write_files/permissions ''/ubuntu", WRONG_PERMISSIONS),
     ("cc_write_files/permissions '0999'/ubuntu", WRONG_PERMISSIONS),
     ("cc_write_files/permissions 'u+x'/ubuntu", WRONG_PERMISSIONS),
-    (
-        "cc_users_groups/create_groups false/ubuntu",
-        "a group that does not exist is ignored with a warning; useradd would refuse the user, which the recording does not show",
-    ),
-    ("cc_users_groups/expiredate unquoted (YAML date)/ubuntu", "a date is a date with or without quotes"),
-    ("cc_users_groups/groups dict/ubuntu", "a group without members is created; cloud-init stops with a TypeError"),
-    ("cc_users_groups/inactive int/ubuntu", "a number of days is one with or without quotes"),
+    ("cc_users_groups/create_groups false/ubuntu", NO_GROUP),
+    ("cc_users_groups/expiredate unquoted (YAML date)/ubuntu", A_DATE),
+    ("cc_users_groups/groups dict/ubuntu", NO_MEMBERS),
+    ("cc_users_groups/inactive int/ubuntu", A_NUMBER),
 ];
 
 const KERNEL_NAME: &str = "the kernel gets the whole name that /etc/hostname gives it on every later boot; cloud-init sets the short one in this boot";
 const NO_FILE: &str = "the name is kept for later boots, which have no file to take it from";
 const NO_HELPER: &str = "the host keys are read and shown without a helper program";
 
-const MORE_KINDS: &[CaseKind] =
-    &[CaseKind { cases: ": cc_update_hostname/", places: &["commands"], reason: KERNEL_NAME }];
+/// What differs on every distribution.
+const KINDS: &[CaseKind] = &[
+    kind(": cc_mounts/ephemeral0 absent/", &["/etc/fstab", "/mnt is missing", "commands", "expected"], NO_DEVICE),
+    kind(": cc_set_passwords/chpasswd fails/", &["expected error"], NO_PROGRAM),
+    kind(": cc_users_groups/useradd fails/", &["expected error"], NO_PROGRAM),
+    kind(": cc_users_groups/create_groups false/", &["expected"], NO_GROUP),
+    kind(": cc_users_groups/expiredate unquoted (YAML date)/", &["u"], A_DATE),
+    kind(": cc_users_groups/groups dict/", &["expected error"], NO_MEMBERS),
+    kind(": cc_users_groups/inactive int/", &["u"], A_NUMBER),
+    kind(": cc_write_files/bad base64/", &["expected"], BAD_BASE64),
+    kind(": cc_write_files/permissions ", &["/p", "expected"], WRONG_PERMISSIONS),
+];
+
+const MORE_KINDS: &[CaseKind] = &[
+    kind(": cc_update_hostname/", &["commands"], KERNEL_NAME),
+    kind(": cc_keys_to_console/", &["commands", "console"], NO_HELPER),
+    kind(": cc_puppet/", &["/etc/puppet/puppet.conf.old"], OLD_FILE),
+    kind(": cc_ssh_authkey_fingerprints/user does not exist/", &["expected error"], OTHER_USERS),
+];
+
+const fn kind(cases: &'static str, places: &'static [&'static str], reason: &'static str) -> CaseKind {
+    CaseKind { cases, places, reason }
+}
 
 /// The same in modules_more.json.
 const MORE_EXCEPTIONS: &[(&str, &str)] = &[
@@ -140,10 +161,7 @@ const MORE_EXCEPTIONS: &[(&str, &str)] = &[
         "cc_package_update_upgrade_install/documentation example1/ubuntu",
         "snaps are installed in the document's order; cloud-init's is that of a set",
     ),
-    (
-        "cc_ssh_authkey_fingerprints/user does not exist/ubuntu",
-        "the keys of the other users are shown; cloud-init stops with a KeyError",
-    ),
+    ("cc_ssh_authkey_fingerprints/user does not exist/ubuntu", OTHER_USERS),
     ("cc_update_hostname/nothing changes/rhel", KERNEL_NAME),
     ("cc_update_hostname/fqdn preferred/ubuntu", KERNEL_NAME),
     ("cc_update_hostname/fqdn/rhel", KERNEL_NAME),
@@ -163,8 +181,8 @@ const MORE_EXCEPTIONS: &[(&str, &str)] = &[
         "cc_ssh_import_id/first try fails/ubuntu",
         "the recording does not say that the second try succeeds; it is the same as of `both tries fail`",
     ),
-    ("cc_puppet/conf, ca_cert/ubuntu", "the old configuration is kept, and not the half of the new one"),
-    ("cc_puppet/documentation example1/ubuntu", "the old configuration is kept, and not the half of the new one"),
+    ("cc_puppet/conf, ca_cert/ubuntu", OLD_FILE),
+    ("cc_puppet/documentation example1/ubuntu", OLD_FILE),
     (
         "cc_raspberry_pi/documentation example1/raspberry-pi-os",
         "interfaces are switched in the document's order, which the recording has lost",
@@ -535,7 +553,7 @@ fn check_more(value: &Value) -> Outcome {
 }
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = Vectors { file: "modules.json", exceptions: EXCEPTIONS, kinds: &[] }.trials(check);
+    let mut trials = Vectors { file: "modules.json", exceptions: EXCEPTIONS, kinds: KINDS }.trials(check);
     trials.extend(
         Vectors { file: "modules_more.json", exceptions: MORE_EXCEPTIONS, kinds: MORE_KINDS }.trials(check_more),
     );
