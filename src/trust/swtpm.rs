@@ -1,13 +1,14 @@
-//! A TPM in software, for tests.
+//! A TPM in software, for unit tests and those below tests/.
 
-use crate::base::testing::{TempDir, skip};
+use crate::base::testing::skip;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A TPM in software, which ends with the test.
-pub struct Swtpm(Child, pub u16);
+/// A TPM in software on two ports in a row, which ends with the test.
+pub struct Swtpm(Child, u16);
 
 impl Drop for Swtpm {
     fn drop(&mut self) {
@@ -17,9 +18,9 @@ impl Drop for Swtpm {
 }
 
 impl Swtpm {
-    /// Starts one with its state in a folder. None if there is no program for it.
-    pub fn start(dir: &TempDir) -> Option<Swtpm> {
-        // Two ports in a row, as tpm2-tools want them.
+    /// Starts one with its state in a folder. None, and the test is skipped, if there is no program for it.
+    pub fn start(state: &Path) -> Option<Swtpm> {
+        // As tpm2-tools want them.
         let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
         let port = (0..50).find_map(|_| {
             let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
@@ -27,7 +28,7 @@ impl Swtpm {
         })?;
         let child = Command::new("swtpm")
             .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear", "--tpmstate"])
-            .arg(format!("dir={}", dir.0.display()))
+            .arg(format!("dir={}", state.display()))
             .args(["--server", &format!("type=tcp,port={port},disconnect")])
             .args(["--ctrl", &format!("type=tcp,port={}", port + 1)])
             .stdout(Stdio::null())
@@ -45,6 +46,11 @@ impl Swtpm {
                 None
             }
         }
+    }
+
+    /// Its name for tpm2-tools and systemd.
+    pub fn name(&self) -> String {
+        format!("swtpm:host=127.0.0.1,port={}", self.1)
     }
 
     /// A connection for commands.

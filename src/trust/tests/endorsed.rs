@@ -50,7 +50,7 @@ fn extended(tpm: &mut dyn Transport, event: &[u8]) -> Vec<u8> {
 #[test]
 fn tpm_opens_what_is_sealed_to_it() {
     let (dir, other) = (TempDir::new("endorsed"), TempDir::new("endorsed-other"));
-    let (Some(swtpm), Some(other)) = (Swtpm::start(&dir), Swtpm::start(&other)) else { return };
+    let (Some(swtpm), Some(other)) = (Swtpm::start(&dir.0), Swtpm::start(&other.0)) else { return };
     let (mut tpm, mut other) = (swtpm.connect(), other.connect());
     for kind in &KINDS {
         let key = recipient(&mut tpm, kind);
@@ -72,7 +72,7 @@ fn tpm_opens_what_is_sealed_to_it() {
 #[test]
 fn registers_must_have_the_sealed_values() {
     let dir = TempDir::new("endorsed-pcr");
-    let Some(swtpm) = Swtpm::start(&dir) else { return };
+    let Some(swtpm) = Swtpm::start(&dir.0) else { return };
     let mut tpm = swtpm.connect();
     let key = recipient(&mut tpm, &KINDS[0]);
     let zero = [0; 32];
@@ -100,7 +100,7 @@ fn registers_must_have_the_sealed_values() {
 #[test]
 fn each_changed_byte_is_refused() {
     let dir = TempDir::new("endorsed-changed");
-    let Some(swtpm) = Swtpm::start(&dir) else { return };
+    let Some(swtpm) = Swtpm::start(&dir.0) else { return };
     let mut tpm = swtpm.connect();
     let key = recipient(&mut tpm, &KINDS[1]);
     let sealed = seal(b"secret", &key, vec![register(12, &[0; 32])], "n").unwrap();
