@@ -6,26 +6,11 @@ use crate::base::hex;
 use crate::base::testing::{TempDir, mutations};
 use crate::trust::endorsed::*;
 use crate::trust::seal::{Recipient, Register, seal};
-use crate::trust::swtpm::Swtpm;
+use crate::trust::swtpm::{Swtpm, recipient};
+use crate::trust::tpm::Transport;
 use crate::trust::tpm::{self, banks, extend, tests::Recorded};
-use crate::trust::tpm::{NO_SESSIONS, Transport, sized};
-use crate::trust::unseal::{READ_PUBLIC, Sequence};
 
 const PLAIN: &[u8] = b"#cloud-config\nwrite_files: [{path: /etc/app.key, content: secret}]\n";
-
-/// The public part of a TPM's endorsement key.
-fn recipient(tpm: &mut dyn Transport, kind: &Kind) -> Recipient {
-    let mut tpm = Sequence::new(tpm);
-    let key = kind.key(&mut tpm).unwrap();
-    let found = tpm.send(NO_SESSIONS, READ_PUBLIC, &key).unwrap();
-    let (mut unique, mut numbers) = (&sized(&found).unwrap().0[kind.template().len()..], Vec::new());
-    for _ in kind.unique {
-        let (number, rest) = sized(unique).unwrap();
-        numbers.extend_from_slice(number);
-        unique = rest;
-    }
-    if kind.unique.len() == 1 { Recipient::Rsa(numbers) } else { Recipient::P256([&[4], &numbers[..]].concat()) }
-}
 
 /// What is sealed, opened by a TPM.
 fn opened(sealed: &[u8], tpm: &mut dyn Transport) -> Result<Vec<u8>> {
