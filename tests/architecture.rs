@@ -33,6 +33,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("module/seed_random", "the kernel's random device"),
     ("stage/first_process", "the initramfs's mount points"),
     ("trust/measure", "the registers of a TPM and of TDX"),
+    ("trust/swtpm", "the folders of tests"),
 ];
 
 /// Calls that change a file.

@@ -270,12 +270,16 @@ pub fn left_of(root: &Root, prefix: &str) -> Option<Map> {
 mod tests {
     use super::*;
     use crate::base::base64;
+    use crate::base::digest::digest;
     use crate::base::mask;
     use crate::base::testing::{TempDir, skip};
     use crate::instance::Instance;
     use crate::root::Use;
     use crate::stage::local;
     use crate::stage::testing;
+    use crate::trust::seal::{Register, seal};
+    use crate::trust::swtpm::Swtpm;
+    use crate::trust::tpm;
     use std::path::Path;
     use std::process::{Command, Stdio};
 
@@ -501,6 +505,67 @@ mod tests {
         assert!(file("etc/shadow").contains("\nada:$6$plain$hash:"), "{}", file("etc/shadow"));
         assert_eq!(file("etc/wireguard/wg0.conf"), "[Interface]\nPrivateKey = plain-key=\nAddress = 192.0.2.1/24\n");
         assert_eq!(file("etc/app.conf"), "of i: plain-token");
+    }
+
+    /// Sealed to a TPM and to its PCR 12, which nothing has extended.
+    fn sealed_by(tpm: &Swtpm, text: &str, name: &str) -> String {
+        let register = Register::parse(&format!("12=sha256:{}", "00".repeat(32))).unwrap();
+        seal(text.as_bytes(), &tpm.recipient(), vec![register], name).unwrap()
+    }
+
+    #[test]
+    fn machines_tpm_opens_sealed_files_and_values() {
+        let (dir, state) = (machine("keys-sealed"), TempDir::new("keys-sealed-tpm"));
+        let Some(tpm) = Swtpm::start(&state.0) else { return };
+        let sealed = |text: &str, name: &str| sealed_by(&tpm, text, name);
+        let value = |text: &str, name: &str| sealed::value(&sealed(text, name), name).unwrap().trim_end().to_owned();
+        let file = base64::encode(sealed("plain-file", "app.key").as_bytes());
+        let other = base64::encode(sealed("plain-other", "other.key").as_bytes());
+        let document = format!(
+            "#cloud-config\nhostname: public\nusers: [{{name: ada, hashed_passwd: '{}', lock_passwd: false}}]\nwrite_files:\n\
+             - {{path: /etc/app.key, encoding: sealed, content: {file}}}\n\
+             - {{path: /etc/app.conf, content: 'key {}'}}\n- {{path: /etc/wrong.key, encoding: sealed, content: {other}}}\n",
+            value("$6$plain$hash\n", "ada.password"),
+            value("plain-token", "")
+        );
+        // Without a TPM before the pivot, all of it waits for the real root.
+        assert_eq!(provision(&dir, document.as_bytes()), [""; 0]);
+        assert!(dir.0.join(&run_dir::KEY_AWAITED[1..]).exists() && files_with(&dir.0, "plain-").is_empty());
+        std::fs::remove_dir_all(dir.0.join("var/lib/cloud")).unwrap();
+        tpm.plug_into(&dir);
+        let wrong = "write_files: entry 3 (/etc/wrong.key): content: it is sealed for the name \"other.key\", and is used as \"wrong.key\"";
+        assert_eq!(provision(&dir, document.as_bytes()), [wrong]);
+        assert_eq!(files_with(&dir.0, "$6$plain$hash"), ["etc/shadow"]);
+        assert_eq!(files_with(&dir.0, "plain-file"), ["etc/app.key"]);
+        assert_eq!(files_with(&dir.0, "plain-token"), ["etc/app.conf"]);
+        assert!(!dir.0.join("etc/wrong.key").exists() && files_with(&dir.0, "plain-other").is_empty());
+        // A whole document, and one after which other documents were measured.
+        std::fs::remove_dir_all(dir.0.join("var/lib/cloud")).unwrap();
+        let whole = sealed("#cloud-config\nhostname: plain-name\n", "user-data");
+        assert_eq!(provision(&dir, whole.as_bytes()), [""; 0]);
+        assert_eq!(std::fs::read(dir.0.join("etc/hostname")).unwrap(), b"plain-name\n");
+        std::fs::remove_dir_all(dir.0.join("var/lib/cloud")).unwrap();
+        let banks = tpm::banks(&mut tpm.connect(), 12).unwrap();
+        let digests: Vec<_> = banks.iter().map(|bank| (bank.algorithm, digest(bank.algorithm, b"other"))).collect();
+        tpm::extend(&mut tpm.connect(), 12, &banks, &digests).unwrap();
+        let said = provision(&dir, whole.as_bytes());
+        let why = "user-data cannot be decrypted: the registers sha256:12 do not have the values";
+        assert!(said[0].contains(why), "{said:?}");
+    }
+
+    #[test]
+    fn tpm_unseals_eight_objects_in_a_stage() {
+        let (dir, state) = (machine("keys-many"), TempDir::new("keys-many-tpm"));
+        let Some(tpm) = Swtpm::start(&state.0) else { return };
+        tpm.plug_into(&dir);
+        let files = (0..=MAX_UNSEALED).map(|number| {
+            let sealed = base64::encode(sealed_by(&tpm, &format!("plain-{number}"), "").as_bytes());
+            format!("- {{path: /etc/key.{number}, encoding: sealed, content: {sealed}}}\n")
+        });
+        let document = format!("#cloud-config\nwrite_files:\n{}", files.collect::<String>());
+        let many = "write_files: entry 9 (/etc/key.8): content: more than 8 objects are sealed by the TPM";
+        assert_eq!(provision(&dir, document.as_bytes()), [many]);
+        assert!(dir.0.join("etc/key.7").exists() && !dir.0.join("etc/key.8").exists());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
 use crate::base::text::quoted;
 use crate::document::{Map, Raw, Value};
-use crate::instance::Instance;
+use crate::instance::{Instance, vendor_document};
 
 /// What a statement is compared with.
 #[derive(Debug, Default)]
@@ -143,7 +143,7 @@ fn judge(
         let head = opened.as_ref().map_or(0, |opened| opened.head);
         return is_encrypted(&needs, bytes.and_then(|bytes| bytes.get(head..)));
     }
-    is_encrypted(&needs, bytes)?;
+    vendor_documents(document.name, instance).iter().try_for_each(|own| is_encrypted(&needs, own.bytes()))?;
     let pinned = opened.iter().flat_map(|opened| &opened.pinned).find(|(name, _)| name == document.name);
     match pinned {
         Some((_, pin)) if sum.as_ref() != Some(pin) => {
@@ -160,6 +160,17 @@ fn judge(
 fn is_encrypted(needs: &Needs, bytes: Option<&[u8]>) -> Result<()> {
     let is_it = |bytes| sealed::encryption(bytes).is_some_and(|how| how != sealed::Encryption::Null);
     if needs.encrypted && !bytes.is_none_or(is_it) { Err(Error::new("it is not encrypted")) } else { Ok(()) }
+}
+
+/// The documents that vendor-data has: in JSON they are values, of which the bytes as they came say nothing. Other documents have none.
+fn vendor_documents<'a>(name: &str, instance: &'a Instance) -> &'a [Value] {
+    let data = match name {
+        "vendor-data" => &instance.vendor_data,
+        "vendor-data2" => &instance.vendor_data2,
+        _ => &Value::Null,
+    };
+    let used = vendor_document(data);
+    used.as_list().unwrap_or(std::slice::from_ref(used))
 }
 
 /// Compares user-data with what the host bound the launch to.

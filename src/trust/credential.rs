@@ -34,27 +34,31 @@ enum Needs {
     User,
 }
 
-/// The identifiers of the kinds, at the beginning. Those after the first nine are of systemd 262, with the TPM's storage root key in a
-/// field.
-const KINDS: [(&[u8; KIND_LEN], Needs); 15] = [
-    (b"\x05\x84\x69\xda\xf6\xf5\x43\x24\x80\x05\x49\xda\x0f\x8e\xa2\xfb", Needs::Nothing),
-    (b"\x5a\x1c\x6a\x86\xdf\x9d\x40\x96\xb1\xd5\xa6\x5e\x08\x62\xf1\x9a", Needs::Host),
-    (b"\x0c\x7c\xc0\x7b\x11\x76\x45\x91\x9c\x4b\x0b\xea\x08\xbc\x20\xfe", Needs::Tpm),
-    (b"\xfa\xf7\xeb\x93\x41\xe3\x41\x2c\xa1\xa4\x36\xf9\x5a\x29\x36\x2f", Needs::SignedTpm),
-    (b"\x93\xa8\x94\x09\x48\x74\x44\x90\x90\xca\xf2\xfc\x93\xca\xb5\x53", Needs::HostAndTpm),
-    (b"\xaf\x49\x50\xa8\x49\x13\x4e\xb1\xa7\x38\x46\x30\x4f\xf3\x0c\x05", Needs::HostAndSignedTpm),
-    (b"\x55\xb9\xed\x1d\x38\x59\x4d\x43\xa8\x31\x9d\x2e\xbb\x33\x2a\xc6", Needs::User),
-    (b"\xef\x4a\xc1\x36\x79\xa9\x48\x0e\xa7\xdb\x68\x89\x7f\x9f\x16\x5d", Needs::User),
-    (b"\xad\xbc\x4c\xa3\xef\xb6\x42\x01\xba\x88\x1b\x6f\x2e\x40\x95\xea", Needs::User),
-    (b"\xd4\x06\x2d\xfb\x71\xad\x4c\x86\x80\x4b\x40\xef\x11\x80\xf1\xfc", Needs::Tpm),
-    (b"\x5e\x2d\x5c\x76\x03\x72\x4e\xaf\x84\x3c\x6f\xb5\xf6\x40\x98\xf5", Needs::SignedTpm),
-    (b"\x14\x14\x25\x88\x18\xa2\x40\xcd\x90\x0b\xce\x86\x2d\xb5\xc7\xb9", Needs::HostAndTpm),
-    (b"\xaf\xbf\xea\xac\xeb\x6a\x4a\x37\x95\x41\x9d\x13\x5c\x47\xf3\x7b", Needs::HostAndSignedTpm),
-    (b"\x2a\x1f\x87\x7a\x42\x75\x43\x1a\xb3\xf9\xed\x1f\x5d\x8f\x66\x01", Needs::User),
-    (b"\x16\xe4\x92\x94\x9f\x94\x40\x02\x86\x75\x8f\x94\xb7\xc5\x2b\xc7", Needs::User),
+/// Whether a field has the TPM's storage root key, as since systemd 262.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RootKey {
+    Absent,
+    Present,
+}
+
+/// The identifiers of the kinds, at the beginning.
+const KINDS: [(&[u8; KIND_LEN], Needs, RootKey); 15] = [
+    (b"\x05\x84\x69\xda\xf6\xf5\x43\x24\x80\x05\x49\xda\x0f\x8e\xa2\xfb", Needs::Nothing, RootKey::Absent),
+    (b"\x5a\x1c\x6a\x86\xdf\x9d\x40\x96\xb1\xd5\xa6\x5e\x08\x62\xf1\x9a", Needs::Host, RootKey::Absent),
+    (b"\x0c\x7c\xc0\x7b\x11\x76\x45\x91\x9c\x4b\x0b\xea\x08\xbc\x20\xfe", Needs::Tpm, RootKey::Absent),
+    (b"\xfa\xf7\xeb\x93\x41\xe3\x41\x2c\xa1\xa4\x36\xf9\x5a\x29\x36\x2f", Needs::SignedTpm, RootKey::Absent),
+    (b"\x93\xa8\x94\x09\x48\x74\x44\x90\x90\xca\xf2\xfc\x93\xca\xb5\x53", Needs::HostAndTpm, RootKey::Absent),
+    (b"\xaf\x49\x50\xa8\x49\x13\x4e\xb1\xa7\x38\x46\x30\x4f\xf3\x0c\x05", Needs::HostAndSignedTpm, RootKey::Absent),
+    (b"\x55\xb9\xed\x1d\x38\x59\x4d\x43\xa8\x31\x9d\x2e\xbb\x33\x2a\xc6", Needs::User, RootKey::Absent),
+    (b"\xef\x4a\xc1\x36\x79\xa9\x48\x0e\xa7\xdb\x68\x89\x7f\x9f\x16\x5d", Needs::User, RootKey::Absent),
+    (b"\xad\xbc\x4c\xa3\xef\xb6\x42\x01\xba\x88\x1b\x6f\x2e\x40\x95\xea", Needs::User, RootKey::Absent),
+    (b"\xd4\x06\x2d\xfb\x71\xad\x4c\x86\x80\x4b\x40\xef\x11\x80\xf1\xfc", Needs::Tpm, RootKey::Present),
+    (b"\x5e\x2d\x5c\x76\x03\x72\x4e\xaf\x84\x3c\x6f\xb5\xf6\x40\x98\xf5", Needs::SignedTpm, RootKey::Present),
+    (b"\x14\x14\x25\x88\x18\xa2\x40\xcd\x90\x0b\xce\x86\x2d\xb5\xc7\xb9", Needs::HostAndTpm, RootKey::Present),
+    (b"\xaf\xbf\xea\xac\xeb\x6a\x4a\x37\x95\x41\x9d\x13\x5c\x47\xf3\x7b", Needs::HostAndSignedTpm, RootKey::Present),
+    (b"\x2a\x1f\x87\x7a\x42\x75\x43\x1a\xb3\xf9\xed\x1f\x5d\x8f\x66\x01", Needs::User, RootKey::Present),
+    (b"\x16\xe4\x92\x94\x9f\x94\x40\x02\x86\x75\x8f\x94\xb7\xc5\x2b\xc7", Needs::User, RootKey::Present),
 ];
-/// How many of them are of before systemd 262.
-const WITHOUT_ROOT_KEY: usize = 9;
 
 /// The keys that open a credential.
 #[derive(Debug, Default)]
@@ -78,7 +82,7 @@ pub const HOST_KIND: &[u8; KIND_LEN] = KINDS[1].0;
 
 /// The bytes of a credential in base64, with line breaks, or binary. None if it is none.
 pub fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
-    if KINDS.iter().any(|(id, _)| bytes.starts_with(*id)) {
+    if KINDS.iter().any(|(id, ..)| bytes.starts_with(*id)) {
         return Some(bytes.to_vec());
     }
     is_null(bytes)?;
@@ -89,8 +93,8 @@ pub fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
 pub fn is_null(bytes: &[u8]) -> Option<bool> {
     let start: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(24).collect();
     let start = base64::decode(&start).unwrap_or_default();
-    let kind = KINDS.iter().find(|(id, _)| bytes.starts_with(*id) || start.starts_with(*id));
-    kind.map(|(_, needs)| *needs == Needs::Nothing)
+    let kind = KINDS.iter().find(|(id, ..)| bytes.starts_with(*id) || start.starts_with(*id));
+    kind.map(|(_, needs, _)| *needs == Needs::Nothing)
 }
 
 /// Reads fields.
@@ -127,8 +131,7 @@ impl<'a> Credential<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Credential<'a>> {
         let mut reader = Reader { whole: bytes, at: 0 };
         let id = reader.take(KIND_LEN).filter(|_| bytes.len() <= MAX)?;
-        let kind = KINDS.iter().position(|(own, _)| *own == id)?;
-        let (_, needs) = *KINDS.get(kind)?;
+        let (_, needs, root_key) = *KINDS.iter().find(|(own, ..)| *own == id)?;
         let sizes = [KEY_LEN, 1, NONCE_LEN, TAG_LEN];
         let has_them = sizes.iter().all(|size| reader.number::<4>() == u64::try_from(*size).ok());
         let nonce = reader.take(NONCE_LEN).filter(|_| has_them)?;
@@ -148,12 +151,15 @@ impl<'a> Credential<'a> {
                 signed = Some(Signed { registers, key: reader.take(key)? });
                 reader.align()?;
             }
-            let mut root_key = None;
-            if kind >= WITHOUT_ROOT_KEY {
-                let size = reader.size()?;
-                root_key = Some(reader.take(size)?);
-                reader.align()?;
-            }
+            let root_key = match root_key {
+                RootKey::Absent => None,
+                RootKey::Present => {
+                    let size = reader.size()?;
+                    let place = reader.take(size)?;
+                    reader.align()?;
+                    Some(place)
+                }
+            };
             sealed = Some(Sealed { registers, bank: bank?, primary: primary?, blob, policy, signed, root_key });
         }
         let (head, body) = bytes.split_at_checked(reader.at)?;
@@ -265,23 +271,23 @@ mod tests {
         });
     }
 
-    /// A credential of this kind, with fields of a TPM if the kind has them.
+    /// A credential of the kind at this place of the table, with fields of a TPM if the kind has them.
     fn made(kind: usize, key: &[u8], inner: &[u8]) -> Vec<u8> {
         let le = |n: u32| n.to_le_bytes();
-        let mut head = [&KINDS[kind].0[..], &le(32), &le(1), &le(12), &le(16), &[7; 12], &[0; 4]].concat();
-        let has_root_key = kind >= WITHOUT_ROOT_KEY;
-        let kind = if has_root_key { kind - 7 } else { kind };
-        if (2..=5).contains(&kind) {
+        let (id, needs, root_key) = KINDS[kind];
+        let mut head = [&id[..], &le(32), &le(1), &le(12), &le(16), &[7; 12], &[0; 4]].concat();
+        let is_signed = [Needs::SignedTpm, Needs::HostAndSignedTpm].contains(&needs);
+        if is_signed || [Needs::Tpm, Needs::HostAndTpm].contains(&needs) {
             head.extend(
                 [&0x1000u64.to_le_bytes()[..], &[0xb, 0, 0x23, 0], &le(5), &le(32), b"blob!", &[1; 32]].concat(),
             );
             head.resize(head.len().next_multiple_of(8), 0);
         }
-        if kind == 3 || kind == 5 {
+        if is_signed {
             head.extend([&0x800u64.to_le_bytes()[..], &le(3), b"PEM", &[0]].concat());
             head.resize(head.len().next_multiple_of(8), 0);
         }
-        if has_root_key {
+        if root_key == RootKey::Present {
             head.extend([&le(5)[..], b"place"].concat());
             head.resize(head.len().next_multiple_of(8), 0);
         }
@@ -298,12 +304,13 @@ mod tests {
 
     #[test]
     fn each_kind_needs_its_keys() {
-        for (kind, host, tpm) in
-            [(1, true, false), (2, false, true), (3, false, true), (4, true, true), (5, true, true)]
-                .into_iter()
-                .flat_map(|kind| [Some(kind), (kind.0 > 1).then_some((kind.0 + 7, kind.1, kind.2))])
-                .flatten()
-        {
+        for (kind, (_, needs, _)) in KINDS.into_iter().enumerate() {
+            let (host, tpm) = match needs {
+                Needs::Nothing | Needs::User => continue,
+                Needs::Host => (true, false),
+                Needs::Tpm | Needs::SignedTpm => (false, true),
+                Needs::HostAndTpm | Needs::HostAndSignedTpm => (true, true),
+            };
             let key = [if host { "host" } else { "" }, if tpm { "tpm" } else { "" }].concat();
             let bytes = made(kind, key.as_bytes(), &inner(NEVER, NEVER, "", "s"));
             let credential = Credential::parse(&bytes).unwrap();
@@ -345,9 +352,9 @@ mod tests {
         assert_eq!(open(&inner(NEVER, NEVER, "", ""), 1), Ok(Vec::new()));
     }
 
-    /// `systemd-creds encrypt`, with its TPM at this port. None if the program is not there, or too old to know the TPM.
-    fn by_systemd(arguments: &[&str], port: u16) -> Option<Vec<u8>> {
-        let tpm = format!("--tpm2-device=swtpm:host=127.0.0.1,port={port}");
+    /// `systemd-creds encrypt` with a TPM. None if the program is not there, or too old to know the TPM.
+    fn by_systemd(arguments: &[&str], tpm: &Swtpm) -> Option<Vec<u8>> {
+        let tpm = format!("--tpm2-device={}", tpm.name());
         let mut command = Command::new("systemd-creds");
         command.args(["encrypt", &tpm, "--name=n"]).args(arguments).args(["-", "-"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -361,9 +368,9 @@ mod tests {
     #[test]
     fn tpm_unseals_what_systemd_has_sealed() {
         let dir = TempDir::new("credential-swtpm");
-        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let Some(swtpm) = Swtpm::start(&dir.0) else { return };
         for arguments in [["--with-key=tpm2", "--tpm2-pcrs=12"], ["--with-key=tpm2", "--tpm2-pcrs="]] {
-            let Some(text) = by_systemd(&arguments, swtpm.1) else { return };
+            let Some(text) = by_systemd(&arguments, &swtpm) else { return };
             let bytes = decoded(&text).unwrap();
             let credential = Credential::parse(&bytes).unwrap();
             let sealed = credential.sealed.as_ref().unwrap();
@@ -414,13 +421,13 @@ mod tests {
             return skip("openssl makes no key");
         }
         openssl("rsa -in pcr.key -pubout -out pcr.pem");
-        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let Some(swtpm) = Swtpm::start(&dir.0) else { return };
         let mut tpm = swtpm.connect();
         let bank = *tpm::banks(&mut tpm, 11).unwrap().iter().find(|bank| bank.algorithm == Algorithm::Sha256).unwrap();
         let key = format!("--tpm2-public-key={}", dir.0.join("pcr.pem").display());
         for fixed in ["--tpm2-pcrs=", "--tpm2-pcrs=7"] {
             let words = ["--with-key=tpm2-with-public-key", &key, "--tpm2-public-key-pcrs=11", fixed];
-            let Some(text) = by_systemd(&words, swtpm.1) else { return };
+            let Some(text) = by_systemd(&words, &swtpm) else { return };
             let bytes = decoded(&text).unwrap();
             let credential = Credential::parse(&bytes).unwrap();
             let sealed = credential.sealed.as_ref().unwrap();

@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn tpm_gets_predicted_values_in_every_bank() {
         let dir = TempDir::new("swtpm");
-        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let Some(swtpm) = Swtpm::start(&dir.0) else { return };
         let mut tpm = swtpm.connect();
         let plan = Plan::default();
         let banks = tpm::banks(&mut tpm, plan.pcr()).unwrap();
@@ -416,7 +416,7 @@ mod tests {
         assert!(tpm::extend(&mut tpm, 99, &banks[..1], &[(banks[0].algorithm, vec![0; 20])]).is_err());
         drop(tpm);
         // The same by tpm2-tools.
-        let tcti = format!("swtpm:host=127.0.0.1,port={}", swtpm.1);
+        let tcti = swtpm.name();
         let read = Command::new("tpm2_pcrread").args(["-T", &tcti, "sha256:12"]).output();
         match read {
             Ok(read) => {
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn log_of_measurements_replays_with_tpm2_tools() {
         let dirs = [TempDir::new("log-measured"), TempDir::new("log-replayed")];
-        let (Some(measured), Some(replayed)) = (Swtpm::start(&dirs[0]), Swtpm::start(&dirs[1])) else { return };
+        let (Some(measured), Some(replayed)) = (Swtpm::start(&dirs[0].0), Swtpm::start(&dirs[1].0)) else { return };
         let mut tpm = measured.connect();
         let pcr = Plan::default().pcr();
         let banks = tpm::banks(&mut tpm, pcr).unwrap();
@@ -447,7 +447,7 @@ mod tests {
         log.end().unwrap();
         // A record is `{"pcr":N,"digests":[{"hashAlg":NAME,"digest":HEX},...],...`: into another TPM, as a verifier would.
         let text = std::fs::read_to_string(dirs[0].0.join("run/log/systemd/tpm2-measure.log")).unwrap();
-        let tcti = format!("swtpm:host=127.0.0.1,port={}", replayed.1);
+        let tcti = replayed.name();
         for record in text.lines() {
             let words: Vec<&str> = record.split('"').collect();
             let after = |name| words.windows(3).filter(move |w| w[0] == name).map(|w| w[2]);
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn quote_is_what_tpm2_tools_verify() {
         let dir = TempDir::new("quote");
-        let Some(swtpm) = Swtpm::start(&dir) else { return };
+        let Some(swtpm) = Swtpm::start(&dir.0) else { return };
         let mut tpm = swtpm.connect();
         let nonce = digest(Algorithm::Sha256, b"nonce");
         assert!(quote::quote(&mut tpm, &[0; 33]).is_err());

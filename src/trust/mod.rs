@@ -19,7 +19,6 @@ pub mod quote;
 pub mod seal;
 pub mod sealed;
 pub mod sshsig;
-#[cfg(test)]
 pub mod swtpm;
 pub mod tpm;
 pub mod unseal;

@@ -204,6 +204,22 @@ fn a_policy_may_need_encryption() {
         let problems = lab.check(&mut instance).problems;
         assert_eq!((instance.vendor_data.is_null(), problems.is_empty()), (!is_used, is_used), "{document}");
     }
+    // In the JSON that OpenStack has: one document or several, beside values that are not used.
+    for (document, is_used) in [
+        (format!("{{\"cloud-init\": {age:?}, \"rack\": 7}}"), true),
+        (format!("{{\"cloud-init\": {DOCUMENT:?}}}"), false),
+        (format!("{age:?}"), true),
+        (format!("[{age:?}, {host:?}]"), true),
+        (format!("[{age:?}, {DOCUMENT:?}]"), false),
+        (format!("{{\"cloud-init\": [{null:?}]}}"), false),
+        ("{\"rack\": 7}".to_owned(), true),
+    ] {
+        let value = json::parse("vendor_data2.json", document.as_bytes()).unwrap();
+        let raw = Raw([Some(b"{}".to_vec().into()), None, None, Some(document.clone().into_bytes().into())]);
+        let mut instance = Instance { vendor_data2: value, raw: Some(raw), ..instance(age.as_bytes()) };
+        let problems = lab.check(&mut instance).problems;
+        assert_eq!((instance.vendor_data2.is_null(), problems.is_empty()), (!is_used, is_used), "{document}");
+    }
     lab.refuses("in the clear", DOCUMENT.as_bytes(), "it is not encrypted");
     lab.policy("user-data = signature encryption\nmetadata = use\n");
     assert_eq!(lab.judge(&lab.signed(age)).as_deref(), Ok(age));

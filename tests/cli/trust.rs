@@ -3,56 +3,13 @@
 use super::*;
 use prepivot::base::testing::skip;
 use prepivot::trust::endorsed::Endorsed;
-use std::io;
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
-use std::time::Duration;
+use prepivot::trust::swtpm::Swtpm;
 
 const MANUAL: &str = include_str!("../../initramfs/man/prepivot-trust.7.md");
 const POLICY: &str = "user-data = measure\nmetadata = measure\nnetwork-config = measure\nvendor-data = measure\n";
 const DISK: &str = "/dev/disk/by-label/data";
 /// The first systemd that seals to values which are given.
 const FIRST_SYSTEMD: u32 = 255;
-
-/// A TPM in software on two ports in a row, which ends with the test.
-struct Tpm(Child, u16);
-
-impl Drop for Tpm {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Tpm {
-    fn start(dir: &TempDir) -> Option<Tpm> {
-        let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        let ports = (0..50).filter_map(|_| Some(TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port()));
-        let port = ports.filter(|port| *port < u16::MAX).find(|port| free(*port) && free(port + 1))?;
-        let state = dir.0.join("tpm");
-        fs::create_dir(&state).unwrap();
-        let child = Command::new("swtpm")
-            .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear", "--tpmstate"])
-            .arg(format!("dir={}", state.display()))
-            .args(["--server", &format!("type=tcp,port={port},disconnect")])
-            .args(["--ctrl", &format!("type=tcp,port={}", port + 1)])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let child = child.map_err(|e| skip(format!("swtpm: {e}"))).ok()?;
-        let ready = (0..200).any(|_| {
-            std::thread::sleep(Duration::from_millis(50));
-            !free(port)
-        });
-        assert!(ready, "swtpm does not answer");
-        Some(Tpm(child, port))
-    }
-
-    /// Its name for tpm2-tools and systemd.
-    fn name(&self) -> String {
-        format!("swtpm:host=127.0.0.1,port={}", self.1)
-    }
-}
 
 /// The commands of the manual that have a word, as one script.
 fn recipe(word: &str) -> String {
@@ -101,7 +58,7 @@ fn disks_key_is_sealed_to_predicted_documents() {
     if lacks(&dir, &["tpm2_unseal", "cryptsetup"]) {
         return;
     }
-    let Some(tpm) = Tpm::start(&dir) else { return };
+    let Some(tpm) = Swtpm::start(&dir.0) else { return };
     let follow = |script: &str| shell(&dir, &tpm.name(), script);
     let made = follow(
         "head -c 32 /dev/urandom >disk.key; truncate -s 20M data.img\n\
@@ -123,7 +80,7 @@ fn disks_key_is_sealed_to_predicted_documents() {
 }
 
 /// systemd's key has the same policy as that of tpm2-tools.
-fn seal_by_systemd(dir: &TempDir, tpm: &Tpm) {
+fn seal_by_systemd(dir: &TempDir, tpm: &Swtpm) {
     let version = shell(dir, "", "systemd-cryptenroll --version");
     let number = version.out.split(' ').nth(1).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
     if number < FIRST_SYSTEMD {
@@ -157,33 +114,10 @@ fn kernel_image_has_the_initramfs_and_command_line() {
     }
 }
 
-/// A connection of its own for each command.
-struct Connection(u16, Option<TcpStream>);
-
-impl io::Write for Connection {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.0))?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        io::Write::write_all(&mut stream, bytes)?;
-        self.1 = Some(stream);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl io::Read for Connection {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.1.as_mut().map_or(Ok(0), |stream| stream.read(buffer))
-    }
-}
-
 /// A file of the folder, opened by the TPM as the machine does it.
-fn opened(tpm: &Tpm, sealed: &[u8], name: &str) -> Result<Vec<u8>, String> {
+fn opened(tpm: &Swtpm, sealed: &[u8], name: &str) -> Result<Vec<u8>, String> {
     let sealed = Endorsed::parse(sealed).unwrap();
-    let key = sealed.unseal(&mut Connection(tpm.1, None)).map_err(|e| e.to_string())?;
+    let key = sealed.unseal(&mut tpm.connect()).map_err(|e| e.to_string())?;
     sealed.open(&key, name).map_err(|e| e.to_string())
 }
 
@@ -193,12 +127,12 @@ fn recipes_seal_to_a_tpms_endorsement_key() {
     if lacks(&dir, &["tpm2_createek", "tpm2_readpublic"]) {
         return;
     }
-    let Some(tpm) = Tpm::start(&dir) else { return };
+    let Some(tpm) = Swtpm::start(&dir.0) else { return };
     let follow = |script: &str| {
         let done = shell(&dir, &tpm.name(), script);
         assert_eq!(done.code, 0, "{}", done.err);
     };
-    follow(&cleared(&recipe("tpm2_createek")));
+    follow(&cleared(&recipe("tpm2_readpublic")));
     dir.write("document", "#cloud-config\nhostname: sealed\n");
     dir.write("secrets", "#cloud-config\ntimezone: UTC\n");
     let file = |name: &str| fs::read(dir.0.join(name)).unwrap();
@@ -227,6 +161,59 @@ fn recipes_seal_to_a_tpms_endorsement_key() {
     assert_eq!(opened(&tpm, &file("user-data"), "user-data").unwrap(), file("document"));
 }
 
+/// The files of swtpm_setup and of its authority are in the folder, in place of those of the machine.
+const SETUP: &str = r#"mkdir config
+printf 'create_certs_tool = %s\ncreate_certs_tool_config = %s\ncreate_certs_tool_options = %s\n' \
+  "$(command -v swtpm_localca)" "$PWD/config/swtpm-localca.conf" "$PWD/config/swtpm-localca.options" >config/swtpm_setup.conf
+printf 'statedir = %s\nsigningkey = %s/key.pem\nissuercert = %s/cert.pem\ncertserial = %s/serial\n' \
+  "$PWD/config" "$PWD/config" "$PWD/config" "$PWD/config" >config/swtpm-localca.conf
+printf -- '--platform-manufacturer test\n--platform-version 1\n--platform-model test\n' >config/swtpm-localca.options
+export XDG_CONFIG_HOME="$PWD/config"
+"#;
+
+#[test]
+fn recipe_seals_by_swtpms_certificate() {
+    let dir = folder("cli-setup");
+    if lacks(&dir, &["swtpm_setup", "swtpm_localca", "certtool", "tpm2_getekcertificate"]) {
+        return;
+    }
+    dir.write("document", "#cloud-config\nhostname: sealed\n");
+    let made = shell(&dir, "", &format!("{SETUP}{}\n{}", recipe("swtpm_setup"), recipe("--name user-data document")));
+    assert_eq!(made.code, 0, "{}{}", made.out, made.err);
+    let Some(tpm) = Swtpm::start(&dir.0.join("tpm")) else { return };
+    let file = |name: &str| fs::read(dir.0.join(name)).unwrap();
+    assert_eq!(opened(&tpm, &file("user-data"), "user-data").unwrap(), file("document"));
+    // The TPM has the certificate, too.
+    let script = format!("{}\ncmp ek.pem ek/ek-rsa2048.crt", recipe("tpm2_getekcertificate"));
+    let read = shell(&dir, &tpm.name(), &script);
+    assert_eq!(read.code, 0, "{}{}", read.out, read.err);
+}
+
+#[test]
+fn recipe_verifies_by_tpm2_tools() {
+    let dir = folder("cli-verified");
+    if lacks(&dir, &["tpm2_createak", "tpm2_quote", "tpm2_checkquote"]) {
+        return;
+    }
+    let Some(tpm) = Swtpm::start(&dir.0) else { return };
+    let follow = |script: &str| shell(&dir, &tpm.name(), script);
+    let quote = || {
+        let quoted = follow(&cleared(&recipe("tpm2_quote")));
+        assert_eq!(quoted.code, 0, "{}", quoted.err);
+        follow(&recipe("> checked"))
+    };
+    assert_ne!(quote().code, 0, "nothing has been measured yet");
+    let measured = follow(MEASURED);
+    assert_eq!(measured.code, 0, "{}", measured.err);
+    let verified = quote();
+    assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
+    // For another nonce.
+    let other = recipe("> checked").replace("-q 5f", "-q 6f");
+    assert_ne!(follow(&other).code, 0);
+    assert_eq!(follow("tpm2_pcrextend 12:sha256=$(echo other | sha256sum | cut -d' ' -f1)").code, 0);
+    assert_ne!(quote().code, 0);
+}
+
 /// As the manual says, with the length before each part.
 #[test]
 fn tpm2_tools_import_the_sealed_key() {
@@ -234,12 +221,12 @@ fn tpm2_tools_import_the_sealed_key() {
     if lacks(&dir, &["tpm2_createek", "tpm2_import", "tpm2_unseal", "openssl"]) {
         return;
     }
-    let Some(tpm) = Tpm::start(&dir) else { return };
+    let Some(tpm) = Swtpm::start(&dir.0) else { return };
     dir.write("document", "hello");
     let made = shell(
         &dir,
         &tpm.name(),
-        &format!("{}\n{}", cleared(&recipe("tpm2_createek")), recipe("--name user-data document")),
+        &format!("{}\n{}", cleared(&recipe("tpm2_readpublic")), recipe("--name user-data document")),
     );
     assert_eq!(made.code, 0, "{}", made.err);
     let sealed = fs::read_to_string(dir.0.join("user-data")).unwrap();
@@ -260,6 +247,6 @@ fn tpm2_tools_import_the_sealed_key() {
     );
     let done = shell(&dir, &tpm.name(), &script);
     assert_eq!(done.code, 0, "{}", done.err);
-    let ours = Endorsed::parse(sealed.as_bytes()).unwrap().unseal(&mut Connection(tpm.1, None)).unwrap();
+    let ours = Endorsed::parse(sealed.as_bytes()).unwrap().unseal(&mut tpm.connect()).unwrap();
     assert_eq!(fs::read(dir.0.join("key")).unwrap(), ours);
 }

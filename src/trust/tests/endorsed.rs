@@ -6,26 +6,11 @@ use crate::base::hex;
 use crate::base::testing::{TempDir, mutations};
 use crate::trust::endorsed::*;
 use crate::trust::seal::{Recipient, Register, seal};
-use crate::trust::swtpm::Swtpm;
+use crate::trust::swtpm::{Swtpm, recipient};
+use crate::trust::tpm::Transport;
 use crate::trust::tpm::{self, banks, extend, tests::Recorded};
-use crate::trust::tpm::{NO_SESSIONS, Transport, sized};
-use crate::trust::unseal::{READ_PUBLIC, Sequence};
 
 const PLAIN: &[u8] = b"#cloud-config\nwrite_files: [{path: /etc/app.key, content: secret}]\n";
-
-/// The public part of a TPM's endorsement key.
-fn recipient(tpm: &mut dyn Transport, kind: &Kind) -> Recipient {
-    let mut tpm = Sequence::new(tpm);
-    let key = kind.key(&mut tpm).unwrap();
-    let found = tpm.send(NO_SESSIONS, READ_PUBLIC, &key).unwrap();
-    let (mut unique, mut numbers) = (&sized(&found).unwrap().0[kind.template().len()..], Vec::new());
-    for _ in kind.unique {
-        let (number, rest) = sized(unique).unwrap();
-        numbers.extend_from_slice(number);
-        unique = rest;
-    }
-    if kind.unique.len() == 1 { Recipient::Rsa(numbers) } else { Recipient::P256([&[4], &numbers[..]].concat()) }
-}
 
 /// What is sealed, opened by a TPM.
 fn opened(sealed: &[u8], tpm: &mut dyn Transport) -> Result<Vec<u8>> {
@@ -50,7 +35,7 @@ fn extended(tpm: &mut dyn Transport, event: &[u8]) -> Vec<u8> {
 #[test]
 fn tpm_opens_what_is_sealed_to_it() {
     let (dir, other) = (TempDir::new("endorsed"), TempDir::new("endorsed-other"));
-    let (Some(swtpm), Some(other)) = (Swtpm::start(&dir), Swtpm::start(&other)) else { return };
+    let (Some(swtpm), Some(other)) = (Swtpm::start(&dir.0), Swtpm::start(&other.0)) else { return };
     let (mut tpm, mut other) = (swtpm.connect(), other.connect());
     for kind in &KINDS {
         let key = recipient(&mut tpm, kind);
@@ -72,7 +57,7 @@ fn tpm_opens_what_is_sealed_to_it() {
 #[test]
 fn registers_must_have_the_sealed_values() {
     let dir = TempDir::new("endorsed-pcr");
-    let Some(swtpm) = Swtpm::start(&dir) else { return };
+    let Some(swtpm) = Swtpm::start(&dir.0) else { return };
     let mut tpm = swtpm.connect();
     let key = recipient(&mut tpm, &KINDS[0]);
     let zero = [0; 32];
@@ -100,7 +85,7 @@ fn registers_must_have_the_sealed_values() {
 #[test]
 fn each_changed_byte_is_refused() {
     let dir = TempDir::new("endorsed-changed");
-    let Some(swtpm) = Swtpm::start(&dir) else { return };
+    let Some(swtpm) = Swtpm::start(&dir.0) else { return };
     let mut tpm = swtpm.connect();
     let key = recipient(&mut tpm, &KINDS[1]);
     let sealed = seal(b"secret", &key, vec![register(12, &[0; 32])], "n").unwrap();

@@ -29,6 +29,10 @@ case.toml:
         service  a metadata service and the NICs that lead to it (lab/service.py)
         slot     "b": the second of the two roots is booted
         policy   the text of /etc/prepivot/trust.conf in the initramfs; the machine has a TPM then
+        sealed   texts of documents, by name: each is sealed to that TPM and to the values that its PCR 12 will have after the
+                 others of the boot's first drive or service, and what is sealed is the document (lab/sealed.py)
+        changed  by the name of a document a piece of it, and what is in its place after the others were sealed
+        plain    files of the root by text: after the boot these alone, of all that is on its disk, have it
         nics     how many NICs the machine has, where there is no service; 1 without it
         uuid     the machine's UUID, given with nova's other marks; without it the machine has none of them
         dmi      what the firmware says of another machine, by the kernel's names (lab/vm.py, SMBIOS)
@@ -48,7 +52,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import disks, drive, frameworks, images, layouts, machines, server, service, texts, vm
+from . import disks, drive, frameworks, images, layouts, machines, sealed, server, service, texts, vm
 
 CASES = images.BOOT / "cases"
 DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cdrom", "partition": False,
@@ -56,7 +60,7 @@ DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cd
 KEYS = {"about", "framework", "extra", "machine", "root", "remove", "cmdline", "own", "format", "read_only", "full", "server",
         "units", "disk", "slots", "boot"}
 BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi",
-             "expect", "slot", "policy"}
+             "expect", "slot", "policy", "sealed", "changed", "plain"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same", "served",
            "served-again", "reached", "numbered", "cloned", "added", "measured", "kept"]
@@ -143,6 +147,7 @@ def boot_all(case, source, folder, lab):
     root, others = prepare_disks(case, source, folder, lab)
     wrong, seconds = [], []
     for number, boot in enumerate(case["boot"], 1):
+        seal(boot, folder, lab)
         prefix = f"boot {number}: " if len(case["boot"]) > 1 else ""
         cut = boot.get("cut", {})
         checks = boot.get("checks", "" if "expect" in boot or cut else "checks")
@@ -180,6 +185,8 @@ def boot_all(case, source, folder, lab):
             outcome = vm.boot(machine, until=until, after=cut.get("after", 0))
             found = [f"the console does not say '{cut['at']}'"] if cut and outcome.ended != "seen" else []
             found += judge(boot, bool(script), outcome) + (served.wrong() if served else [])
+            found += [f"'{text}' on the disk: {why}" for text, paths in boot.get("plain", {}).items()
+                      for why in sealed.strays(root, text, paths)]
         seconds.append(outcome.seconds)
         wrong += [prefix + text for text in found]
     return wrong, seconds
@@ -190,8 +197,7 @@ def initrd(image, boot, folder):
     if "policy" not in boot:
         return image
     tree, whole = folder / "policy", folder / "initrd.img"
-    (tree / "etc/prepivot").mkdir(parents=True, exist_ok=True)
-    (tree / "etc/prepivot/trust.conf").write_text(boot["policy"])
+    put_policy(boot, tree / "etc/prepivot")
     # Only the folders that are new, so that the modes of others stay.
     names = "etc/prepivot\netc/prepivot/trust.conf\n"
     archive = subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=tree, input=names.encode(),
@@ -199,6 +205,29 @@ def initrd(image, boot, folder):
     content = image.read_bytes()
     whole.write_bytes(content + bytes(-len(content) % 4) + archive)
     return whole
+
+
+def put_policy(boot, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "trust.conf").write_text(boot["policy"])
+
+
+def seal(boot, folder, lab):
+    """Replace the documents that a boot has sealed, and those that change afterwards, on its drives and in its service."""
+    if "sealed" not in boot:
+        return
+    places = [*boot.get("drives", []), *([boot["service"]] if "service" in boot else [])]
+    tree, policy, asked = folder / "reference", folder / "policy/etc/prepivot", DRIVE | places[0]
+    drive.write_tree(tree, images.BOOT / "drives" / asked["documents"], asked["texts"], public(lab))
+    if not boot.get("drives"):
+        # A service has none of a drive's documents of EC2.
+        shutil.rmtree(tree / "ec2")
+    put_policy(boot, policy)
+    made = sealed.texts(boot["sealed"], tree, policy, folder / "tpm")
+    for name, pieces in boot.get("changed", {}).items():
+        made[name] = (tree / "openstack/latest" / name).read_text().replace(*pieces, 1)
+    for place in places:
+        place["texts"] = place.get("texts", {}) | made
 
 
 def prepare_disks(case, source, folder, lab):
@@ -266,6 +295,8 @@ def why_not(name):
     if "server" in case and (reason := server.why_not(case["server"])):
         return reason
     if any("policy" in boot for boot in case["boot"]) and (reason := images.missing({"swtpm": "swtpm"})):
+        return reason
+    if any("sealed" in boot for boot in case["boot"]) and (reason := sealed.why_not()):
         return reason
     return service.net.why_not() if any("service" in boot for boot in case["boot"]) else None
 
