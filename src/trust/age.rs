@@ -1,6 +1,7 @@
 //! Files that age encrypts (C2SP, age.md, version 1), to X25519 keys: binary, or in armor. Recipients of other kinds are skipped.
 
-use super::cipher::{self, Cipher, KEY_LEN, NONCE_LEN, TAG_LEN};
+use super::chacha;
+use super::cipher::{self, KEY_LEN, NONCE_LEN, TAG_LEN};
 use super::lines;
 use crate::base::base64;
 use crate::base::budget;
@@ -141,7 +142,7 @@ fn unwrap(identity: &Identity, share: &[u8; KEY_LEN], body: &[u8]) -> Result<Opt
         return Err(Error::new("the age file has a share of low order"));
     }
     let key = cipher::derive(&shared, &[*share, identity.recipient].concat(), X25519.as_bytes());
-    Ok(cipher::open(Cipher::ChaCha20Poly1305, &key, &[0; NONCE_LEN], &[], body))
+    Ok(chacha::open(&key, &[0; NONCE_LEN], body))
 }
 
 /// Decrypts the pieces of the payload. Each has its number in its nonce, and the last one a mark.
@@ -155,7 +156,7 @@ fn payload(key: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
         // Eleven bytes of the number, and the mark.
         let end = [&[0; 3], &number.to_be_bytes()[..], &[u8::from(after.is_empty())]].concat();
         nonce.iter_mut().zip(end).for_each(|(to, byte)| *to = byte);
-        let plain = cipher::open(Cipher::ChaCha20Poly1305, &key, &nonce, &[], piece)?;
+        let plain = chacha::open(&key, &nonce, piece)?;
         // An empty payload has one empty piece; no other has one.
         if plain.is_empty() && number > 0 {
             return None;
@@ -266,7 +267,7 @@ pub fn sealed(plain: &[u8], identity: &Identity) -> Vec<u8> {
     let share = MontgomeryPoint::mul_base_clamped(own).0;
     let shared = MontgomeryPoint(identity.recipient).mul_clamped(own).0;
     let wrapping = cipher::derive(&shared, &[share, identity.recipient].concat(), X25519.as_bytes());
-    let body = cipher::seal(Cipher::ChaCha20Poly1305, &wrapping, &[0; NONCE_LEN], &[], &key);
+    let body = chacha::seal(&wrapping, &[0; NONCE_LEN], &key);
     let head = format!("age-encryption.org/v1\n-> X25519 {}\n{}\n---", unpadded(&share), unpadded(&body));
     let mac = sign(&Key::new(HMAC_SHA256, &cipher::derive(&key, &[], b"header")), head.as_bytes());
     let mut file = format!("{head} {}\n", unpadded(mac.as_ref())).into_bytes();
@@ -275,7 +276,7 @@ pub fn sealed(plain: &[u8], identity: &Identity) -> Vec<u8> {
     assert!(plain.len() <= PIECE);
     let mut nonce = [0; NONCE_LEN];
     nonce[NONCE_LEN - 1] = 1;
-    file.extend(cipher::seal(Cipher::ChaCha20Poly1305, &key, &nonce, &[], plain));
+    file.extend(chacha::seal(&key, &nonce, plain));
     file
 }
 

@@ -1,29 +1,17 @@
-//! The ciphers of credentials and of age, by ring, which https needs anyway. A build without https opens nothing.
+//! The cipher of credentials and of what is sealed, AES-256-GCM (NIST SP 800-38D), and what keys are derived by, by ring, which https
+//! needs anyway. A build without https opens nothing.
 
 /// Bytes of a key, of a nonce, and of the tag at the end of what is encrypted.
 pub const KEY_LEN: usize = 32;
 pub const NONCE_LEN: usize = 12;
 pub const TAG_LEN: usize = 16;
 
-/// An authenticated cipher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cipher {
-    /// NIST SP 800-38D.
-    Aes256Gcm,
-    /// RFC 8439.
-    ChaCha20Poly1305,
-}
-
 /// Decrypts `sealed`, which ends with its tag. None if it, the nonce or `head`, which is authenticated with it, is not what was
 /// encrypted with this key.
 #[cfg(feature = "tls")]
-pub fn open(cipher: Cipher, key: &[u8], nonce: &[u8], head: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
-    use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-    let algorithm = match cipher {
-        Cipher::Aes256Gcm => &AES_256_GCM,
-        Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-    };
-    let key = LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?);
+pub fn open(key: &[u8], nonce: &[u8], head: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+    use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
     let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
     let mut bytes = sealed.to_vec();
     let length = key.open_in_place(nonce, Aad::from(head), &mut bytes).ok()?.len();
@@ -32,20 +20,16 @@ pub fn open(cipher: Cipher, key: &[u8], nonce: &[u8], head: &[u8], sealed: &[u8]
 }
 
 #[cfg(not(feature = "tls"))]
-pub fn open(_: Cipher, _: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
+pub fn open(_: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
 /// The opposite of [`open`]. Nothing, if the key or the nonce has another length.
 #[cfg(feature = "tls")]
-pub fn seal(cipher: Cipher, key: &[u8], nonce: &[u8], head: &[u8], plain: &[u8]) -> Vec<u8> {
-    use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-    let algorithm = match cipher {
-        Cipher::Aes256Gcm => &AES_256_GCM,
-        Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-    };
+pub fn seal(key: &[u8], nonce: &[u8], head: &[u8], plain: &[u8]) -> Vec<u8> {
+    use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
     let seal = || {
-        let key = LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?);
+        let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut bytes = plain.to_vec();
         key.seal_in_place_append_tag(nonce, Aad::from(head), &mut bytes).ok()?;
@@ -55,7 +39,7 @@ pub fn seal(cipher: Cipher, key: &[u8], nonce: &[u8], head: &[u8], plain: &[u8])
 }
 
 #[cfg(not(feature = "tls"))]
-pub fn seal(_: Cipher, _: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Vec<u8> {
+pub fn seal(_: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Vec<u8> {
     Vec::new()
 }
 

@@ -1,7 +1,7 @@
 //! systemd's encrypted credentials, as `systemd-creds encrypt` makes them (systemd, src/shared/creds-util.c): AES-256-GCM under a
 //! key of the machine's disk, of its TPM, of both, or under none, which proves nothing. Numbers are little-endian.
 
-use super::cipher::{self, Cipher, KEY_LEN, NONCE_LEN, TAG_LEN};
+use super::cipher::{self, KEY_LEN, NONCE_LEN, TAG_LEN};
 use super::unseal::{Sealed, Signed};
 use crate::base::base64;
 use crate::base::digest::{Algorithm, digest};
@@ -191,7 +191,7 @@ impl<'a> Credential<'a> {
             return Err(Error::new("the credential's key is not here"));
         }
         let key = digest(Algorithm::Sha256, &[host, tpm].concat());
-        let plain = cipher::open(Cipher::Aes256Gcm, &key, self.nonce, self.head, self.body);
+        let plain = cipher::open(&key, self.nonce, self.head, self.body);
         let plain = plain.ok_or_else(|| Error::new("the credential is encrypted under another key, or was changed"))?;
         let inner = Inner::parse(&plain).ok_or_else(|| Error::new("the credential's content has another form"))?;
         if !inner.name.is_empty() && inner.name != name {
@@ -291,7 +291,7 @@ mod tests {
             head.extend([&le(5)[..], b"place"].concat());
             head.resize(head.len().next_multiple_of(8), 0);
         }
-        let body = cipher::seal(Cipher::Aes256Gcm, &digest(Algorithm::Sha256, key), &[7; 12], &head, inner);
+        let body = cipher::seal(&digest(Algorithm::Sha256, key), &[7; 12], &head, inner);
         [head, body].concat()
     }
 

@@ -14,7 +14,7 @@
 //! The key is an object for TPM2_Import (TCG, Trusted Platform Module Library, part 1, "Protected Storage"; part 3, TPM2_Import) in
 //! the form of go-tpm and govmomi. What is before it and the key itself are authenticated by what is encrypted.
 
-use super::cipher::{self, Cipher, KEY_LEN, NONCE_LEN};
+use super::cipher::{self, KEY_LEN, NONCE_LEN};
 use super::tpm::{NO_SESSIONS, PASSWORD, SESSIONS, Transport, bank_named, sized};
 use super::unseal::{Handle, LOAD, READ_PUBLIC, Sequence, by, field, parameter};
 use crate::base::base64;
@@ -194,7 +194,7 @@ impl<'a> Endorsed<'a> {
             return Err(Error::new(format!("it is sealed for the name {own}, and is used as {name}")));
         }
         let sealed = base64::decode_lines(self.body).filter(|_| key.len() == KEY_LEN);
-        let plain = sealed.and_then(|sealed| cipher::open(Cipher::Aes256Gcm, key, &NONCE, self.head, &sealed));
+        let plain = sealed.and_then(|sealed| cipher::open(key, &NONCE, self.head, &sealed));
         plain.ok_or_else(|| Error::new("what is sealed was changed, or is damaged"))
     }
 }

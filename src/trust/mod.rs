@@ -6,6 +6,7 @@
 mod aes;
 pub mod age;
 pub mod allowed;
+mod chacha;
 mod check;
 mod cipher;
 pub mod cms;

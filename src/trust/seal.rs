@@ -2,7 +2,7 @@
 //! Trusted Platform Module Library, part 1, "Secret Sharing", "Protected Storage").
 
 use super::aes;
-use super::cipher::{self, Cipher, KEY_LEN};
+use super::cipher::{self, KEY_LEN};
 use super::cms::{self, Form};
 use super::endorsed::{FIRST, MAX, NONCE, PUBLIC, SEPARATOR};
 use super::tpm::{self, bank_named, selection};
@@ -158,7 +158,7 @@ pub fn seal(plain: &[u8], recipient: &Recipient, mut registers: Vec<Register>, n
         }
     }
     head.push('\n');
-    let sealed = base64::encode(&cipher::seal(Cipher::Aes256Gcm, &key, &NONCE, head.as_bytes(), plain));
+    let sealed = base64::encode(&cipher::seal(&key, &NONCE, head.as_bytes(), plain));
     let mut out = head;
     // Base64 is ASCII.
     for line in sealed.as_bytes().chunks(COLUMNS) {
