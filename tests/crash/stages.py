@@ -13,6 +13,13 @@ STAGES = {
     "config": ["modules", "--mode", "config"],
     "final": ["modules", "--mode", "final"],
 }
+# What follows them where a device is added to the running system, whose seed is in the tree.
+HOOK = ["devel", "hotplug-hook", "--subsystem=net"]
+DEVICE, MAC, ADDRESS = "added0", "52:54:00:00:00:99", "10.9.0.2/24"
+HOTPLUG = {
+    "hotplug-enable": [*HOOK, "enable"],
+    "hotplug": [*HOOK, "handle", f"--devpath=/devices/virtual/net/{DEVICE}", "--udevaction=add"],
+}
 # Programs that a tree gets beside its own: those that user-data makes stages run; and those of one family of distributions.
 PROGRAMS = ["mount", "shutdown", "locale-gen", "localectl"]
 OF_DEBIAN = ["apt-get", "apt-cache", "update-ca-certificates", "dpkg-query"]
@@ -62,8 +69,26 @@ def make_real_root(tree):
                 os.symlink(f"/{PLACE}/nothing", path)
 
 
+def add_device(tree, seed):
+    """Adds a device, and the seed of a case as that of the image, which knows the device."""
+    device, place = os.path.join(tree, "sys/class/net", DEVICE), os.path.join(tree, "var/lib/cloud/seed/nocloud")
+    os.makedirs(device, exist_ok=True)
+    with open(os.path.join(device, "address"), "w", encoding="ascii") as file:
+        file.write(f"{MAC}\n")
+    shutil.copytree(seed, place, dirs_exist_ok=True)
+    with open(os.path.join(place, "network-config"), "w", encoding="ascii") as file:
+        file.write(f"version: 2\nethernets: {{{DEVICE}: {{match: {{macaddress: '{MAC}'}}, addresses: [{ADDRESS}]}}}}\n")
+
+
+def knows_device(tree):
+    """Whether a file outside of the seed and the cache of the instance has the added device's address."""
+    address = ADDRESS.partition("/")[0]
+    grep = ["grep", "-rqsF", "--exclude-dir=cloud", "--exclude-dir=cloud-init", address, tree]
+    return subprocess.run(grep, check=False).returncode == 0
+
+
 def command(programs, tree, stage, tracer):
     """The command that runs a stage below the tracer."""
     loader = [f"/{PLACE}/loader", "--library-path", f"/{PLACE}"] if os.path.exists(os.path.join(programs, "loader")) else []
-    inside = ["chroot", tree, *loader, f"/{PLACE}/prepivot", *STAGES[stage]]
+    inside = ["chroot", tree, *loader, f"/{PLACE}/prepivot", *(STAGES | HOTPLUG)[stage]]
     return [*NAMESPACES, "sh", "-c", MOUNTED, "sh", programs, tree, *tracer, *inside]
