@@ -271,7 +271,7 @@ impl Root {
 ///
 /// # Errors
 /// It cannot be started, or waited for.
-fn run_process(command: Command, capture: bool) -> Result<Output> {
+pub(super) fn run_process(command: Command, capture: bool) -> Result<Output> {
     let Some((program, arguments)) = command.argv.split_first() else { return Err(Error::new("an empty command")) };
     let mut process = std::process::Command::new(program);
     process.current_dir(command.dir.as_deref().unwrap_or("."));

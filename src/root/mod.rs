@@ -12,6 +12,7 @@ mod content;
 mod device;
 mod disk;
 mod folders;
+mod inside;
 pub mod installed;
 mod intended;
 mod journal;

@@ -1,13 +1,14 @@
-//! SELinux: files written before the policy is loaded are relabelled by systemd-tmpfiles, early in the real
-//! root. Files created in the running system get their labels with the commit; otherwise they would keep those of their temporary
+//! SELinux: files written before the policy is loaded get their labels from the root's own setfiles, before the pivot: PID 1, udevd
+//! and journald read some of them before the root is writable again. Where there is no setfiles, systemd-tmpfiles relabels them early
+//! in the real root. Files created in the running system get their labels with the commit; otherwise they would keep those of their temporary
 //! names.
 
 use super::disk::Disk;
-use super::installed;
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
 use super::overlay::Node;
 use super::{Attr, Change, Command, Kind, Output, Root, is_on_disk, run_dir};
-use crate::base::error::Result;
+use super::{inside, installed};
+use crate::base::error::{Error, Result};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Read by systemd-tmpfiles-setup.service (tmpfiles.d(5), type z).
 const RELABEL: &str = "/run/tmpfiles.d/prepivot-relabel.conf";
 
-/// The same lines on the disk, until the final stage of a boot has begun: a boot that is cut off before takes [`RELABEL`] with it.
+/// The paths on the disk, one on a line, until the final stage of a boot has begun: a boot that is cut off before takes [`RELABEL`]
+/// with it, and labels that are not synced.
 fn unlabelled() -> String {
     format!("/{STATE}/data/prepivot-unlabelled")
 }
@@ -110,17 +112,51 @@ impl Root {
     }
 }
 
-/// Lists everything that was written in [`RELABEL`], with what an earlier boot left unlabelled, if the root has SELinux and it is
-/// not disabled.
+/// Sets the labels of everything that was written, and of what an earlier boot left unlabelled, if the root has SELinux and it is
+/// not disabled. In an initramfs the root's setfiles does; otherwise, or where that fails, it is listed in [`RELABEL`].
 ///
 /// # Errors
 /// /run cannot be written.
-pub fn later(root: &mut Root) -> Result<()> {
+pub fn label(root: &mut Root) -> Result<()> {
     if !has_selinux(root) {
         return Ok(());
     }
-    let lines = lines_with(root, &[]);
-    if lines.is_empty() { Ok(()) } else { root.write(RELABEL, lines, Attr::root(0o644)) }
+    let paths = paths_with(root, &[]);
+    if paths.is_empty() {
+        return Ok(());
+    }
+    match if root.is_initramfs() { set_before_pivot(root, &paths) } else { Ok(false) } {
+        Ok(true) => return Ok(()),
+        Ok(false) => {}
+        Err(e) => log::info!("SELinux labels are set by systemd-tmpfiles: {e}"),
+    }
+    root.write(RELABEL, paths.iter().map(|path| line(path)).collect::<String>(), Attr::root(0o644))
+}
+
+/// Sets the labels of `paths` by the root's setfiles. Returns whether it is there.
+fn set_before_pivot(root: &Root, paths: &BTreeSet<String>) -> Result<bool> {
+    let contexts = format!("/etc/selinux/{}/contexts/files/file_contexts", setting(root, "SELINUXTYPE"));
+    let Some(setfiles) = installed::which(root, "setfiles").filter(|_| root.is_file(&contexts)) else {
+        return Ok(false);
+    };
+    // setfiles takes a folder with what is in it.
+    let lines: String =
+        paths.iter().filter(|path| has_only(root, paths, path)).map(|path| pattern(path) + "\n").collect();
+    let command = Command::new([&setfiles, "-i", "-f", "-", &contexts]).stdin(lines).limit(LIMIT).with_errors();
+    let Output { status, stderr, .. } = inside::run(root.path(), command)?;
+    if status == 0 {
+        return Ok(true);
+    }
+    let stderr = String::from_utf8_lossy(&stderr);
+    Err(Error::new(format!(
+        "{setfiles} ended with exit status {status}: {}",
+        stderr.lines().next().unwrap_or_default()
+    )))
+}
+
+/// Whether `path` is no folder, or one in which everything is listed: what else is in a folder keeps its labels.
+fn has_only(root: &Root, paths: &BTreeSet<String>, path: &str) -> bool {
+    !root.is_dir(path) || root.list(path).iter().all(|name| paths.contains(&format!("{path}/{name}")))
 }
 
 /// Keeps the list on the disk too, with what the next commit writes, if the root has SELinux. Called when
@@ -139,7 +175,7 @@ pub fn keep_list(root: &mut Root) -> Result<()> {
     let new = root.overlay.nodes().filter(|(path, node)| is_new(path, node)).map(|(path, _)| format!("/{path}"));
     // The boot's log and status come last.
     let new: Vec<String> = new.chain(UNSYNCED.map(|path| format!("/{path}"))).chain([unlabelled()]).collect();
-    let lines = lines_with(root, &new);
+    let lines: String = paths_with(root, &new).iter().map(|path| format!("{path}\n")).collect();
     root.write(&unlabelled(), lines, Attr::root(0o600))
 }
 
@@ -157,17 +193,21 @@ pub fn forget_list(root: &mut Root) -> Result<()> {
 }
 
 fn has_selinux(root: &Root) -> bool {
-    let selinux = root.text("/etc/selinux/config");
-    let mode = selinux.lines().rev().find_map(|l| l.trim().strip_prefix("SELINUX=")).map(str::trim);
-    mode.is_some_and(|m| m != "disabled")
+    !matches!(setting(root, "SELINUX").as_str(), "" | "disabled")
 }
 
-/// The lines on the disk, and those for what was written and for `more`.
-fn lines_with(root: &Root, more: &[String]) -> String {
+/// A setting of selinux_config(5); empty if it is not there.
+fn setting(root: &Root, key: &str) -> String {
+    let selinux = root.text("/etc/selinux/config");
+    let value = |line: &str| Some(line.trim().strip_prefix(key)?.strip_prefix('=')?.trim().to_owned());
+    selinux.lines().rev().find_map(value).unwrap_or_default()
+}
+
+/// The paths on the disk's list, those of what was written, and `more`. A path with a line feed is in no list.
+fn paths_with(root: &Root, more: &[String]) -> BTreeSet<String> {
     let kept = root.text(&unlabelled());
-    let mut lines: BTreeSet<String> = kept.split_inclusive('\n').map(str::to_owned).collect();
-    lines.extend(root.done().iter().chain(more).filter(|path| is_on_disk(path)).map(|path| line(path)));
-    lines.into_iter().collect()
+    let written = root.done().iter().chain(more).filter(|path| is_on_disk(path) && !path.contains('\n')).cloned();
+    kept.lines().filter(|line| line.starts_with('/')).map(str::to_owned).chain(written).collect()
 }
 
 /// The pattern (glob(3)) that only `path` matches.
@@ -293,7 +333,7 @@ mod tests {
                 keep_list(&mut root).unwrap();
             }
             assert_eq!(root.commit(), []);
-            later(&mut root).unwrap();
+            label(&mut root).unwrap();
             root.text(RELABEL)
         };
         for _ in 0..2 {

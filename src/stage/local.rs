@@ -95,7 +95,8 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
         boot.report.keep(root.write(run_dir::LOG, lines, Attr::root(0o600)));
     }
     record(&mut root, &mut boot, &result);
-    boot.report.keep(relabel::later(&mut root));
+    commit(&mut root, &boot.report);
+    boot.report.keep(relabel::label(&mut root));
     commit(&mut root, &boot.report);
     rescue(&status, &mut root, &boot.report);
     drop(writable);

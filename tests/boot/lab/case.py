@@ -5,7 +5,8 @@ case.toml:
     framework  the initramfs (build-initramfs)
     extra      true: not a part of the sample, because another case of it boots through the same steps
     machine    of another kind than this one (lab/machines.py, KINDS); its framework is "image" and its root "systemd"
-    root       "systemd" (the default), "installed" (the same with prepivot in it), "next" (Debian's next release) or "busybox"
+    root       "systemd" (the default), "installed" (the same with prepivot in it), "next" (Debian's next release), "selinux" (with its
+               policy, which is enforced) or "busybox"
     remove     paths taken out of the root image (a pattern may be used)
     cmdline    words added to the kernel command line; @PARTUUID@ is that of the first partition of the root's disk
     own        folders of the root that are file systems of their own, each on a further disk with the folder's name as label
@@ -63,7 +64,7 @@ BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics"
              "expect", "slot", "policy", "sealed", "changed", "plain"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same", "served",
-           "served-again", "reached", "numbered", "cloned", "added", "measured", "kept"]
+           "served-again", "reached", "numbered", "cloned", "added", "measured", "kept", "labelled"]
 # Looks before the checks do, at what the initramfs left.
 FIRST_UNIT = "left.service"
 # The disk of the second root, named as its label.

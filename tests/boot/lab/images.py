@@ -20,7 +20,13 @@ SUITE = ""
 AWAY = re.compile(r"Failed getting release file|Couldn't download|Failed to fetch|Unable to fetch|Temporary failure"
                   r"|Could not (resolve|connect)|Unable to connect|Connection (failed|timed out|refused)")
 WAITS = [15, 30, 60, 120, 240]
-ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "busybox": 64}
+ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "selinux": 700, "busybox": 64}
+
+# Labels a tree. setfiles asks for /proc.
+LABEL = """
+mount -t proc proc "$1/proc"
+chroot "$1" setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts /
+"""
 
 
 class Skip(Exception):
@@ -73,6 +79,11 @@ def next_tree():
     return made_once("next", "a newer Debian root", ["build-next-root", "build-root"])
 
 
+def selinux_tree():
+    """The folder with the Debian tree root/ that has SELinux's policy."""
+    return made_once("selinux", "a Debian root with SELinux", ["build-selinux-root", "add-packages", "build-root"], trees())
+
+
 def made_once(name, what, recipes, *given):
     """The folder of the cache that the first of `recipes` fills, called with `given` and the folder; made once for each content
     of all of them."""
@@ -107,7 +118,7 @@ def root_image(kind, trees_dir, out, source=None):
     """A root as an ext4 image, with the test's own unit in it.
 
     "systemd": Debian (or the tree `source`); "installed": the same with prepivot installed; "next": Debian's next release;
-    "busybox": no systemd, its own init.
+    "selinux": with SELinux's policy, and each file labelled by it; "busybox": no systemd, its own init.
     """
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         tree = Path(scratch) / "root"
@@ -120,7 +131,8 @@ def root_tree(kind, trees_dir, tree, source=None):
     if kind == "busybox":
         run(BOOT / "build-busybox-root", trees_dir / "builder", tree)
     else:
-        source = source or (next_tree() if kind == "next" else trees_dir) / "root"
+        special = {"next": next_tree, "selinux": selinux_tree}
+        source = source or (special[kind]() if kind in special else trees_dir) / "root"
         run("cp", "-a", "--reflink=auto", source, tree)
         if kind == "next":
             # The drivers of the kernel that it is booted with.
@@ -132,6 +144,8 @@ def root_tree(kind, trees_dir, tree, source=None):
         run(PROJECT / "initramfs/install", "--root", tree, "--binary", PROGRAM)
     (tree / "boot-test").mkdir()
     put_runner(tree / "boot-test")
+    if kind == "selinux":
+        run("unshare", "--mount", "sh", "-eu", "-c", LABEL, "sh", tree)
 
 
 def put_runner(folder):

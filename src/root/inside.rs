@@ -1,0 +1,34 @@
+//! Runs a program of a root that is not the running system's.
+
+use super::command::run_process;
+use super::{Command, Output};
+use crate::base::channel::channel;
+use crate::base::error::{Context, Error, Result};
+use crate::base::thread;
+use nix::sched::{CloneFlags, unshare};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::process::{chdir, chroot};
+use std::path::{Path, PathBuf};
+
+/// Runs `command` with the folder `root` as its `/` and with `/proc`, and waits for it. The mount is seen by it alone.
+///
+/// # Errors
+/// The root cannot be entered, or the program cannot be started or waited for.
+pub(super) fn run(root: &Path, command: Command) -> Result<Output> {
+    let (sender, receiver) = channel();
+    let root = root.to_owned();
+    // A thread of its own, because the namespace and the root end with it.
+    thread::spawn(move || _ = sender.send(enter(&root).and_then(|()| run_process(command, true))))
+        .context(|| "failed to start a thread")?;
+    receiver.receive(None).ok_or_else(|| Error::new("the thread ended"))?
+}
+
+fn enter(root: &Path) -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS).context(|| "failed to get a mount namespace")?;
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", flags).context(|| "failed to make the mounts private")?;
+    let proc: PathBuf = root.join("proc");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", &proc, "proc", flags, None).context(|| format!("failed to mount {}", proc.display()))?;
+    chroot(root).and_then(|()| chdir("/")).context(|| format!("failed to enter {}", root.display()))
+}
