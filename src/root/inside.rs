@@ -32,3 +32,30 @@ fn enter(root: &Path) -> Result<()> {
     mount("proc", &proc, "proc", flags, None).context(|| format!("failed to mount {}", proc.display()))?;
     chroot(root).and_then(|()| chdir("/")).context(|| format!("failed to enter {}", root.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::testing::{TempDir, skip};
+
+    #[test]
+    fn runs_in_the_root_with_proc() {
+        if !rustix::process::geteuid().is_root() {
+            return skip("a root is entered by root alone");
+        }
+        let dir = TempDir::new("inside");
+        std::fs::create_dir(dir.0.join("proc")).unwrap();
+        let missing = run(&dir.0, Command::new(["/bin/sh"])).unwrap_err().to_string();
+        if missing.starts_with("failed to get a mount namespace") {
+            return skip(missing);
+        }
+        assert!(missing.starts_with("failed to run /bin/sh: "), "{missing}");
+        let here = std::env::current_dir().unwrap();
+        let script = "cat; pwd; readlink /proc/self/cwd; exit 3";
+        let output = run(Path::new("/"), Command::new(["sh", "-c", script]).stdin("in\n")).unwrap();
+        assert_eq!((output.status, output.stdout), (3, b"in\n/\n/\n".to_vec()));
+        // Neither this process nor its mounts have changed.
+        assert_eq!(std::env::current_dir().unwrap(), here);
+        assert!(!dir.0.join("proc/self").exists());
+    }
+}
