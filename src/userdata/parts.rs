@@ -189,7 +189,8 @@ impl<'a> Unfolder<'a> {
             // It is unfolded again when the real root has the key, as what is remote.
             Opened::Later => self.out.deferred.push(format!("the key of {name}")),
             Opened::Failed(e) => {
-                self.report.error(e.context(format_args!("{}: {name} cannot be decrypted", self.source)));
+                let of = if name == self.source { String::new() } else { format!("{}: ", self.source) };
+                self.report.error(e.context(format_args!("{of}{name} cannot be decrypted")));
             }
         }
     }

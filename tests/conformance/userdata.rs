@@ -1,6 +1,6 @@
 //! What prepivot makes of cloud-init's own user-data inputs, against what cloud-init made of them.
 
-use crate::cases::{Outcome, Vectors};
+use crate::cases::{Kind, Outcome, Vectors};
 use libtest_mimic::Trial;
 use prepivot::base::error::Error;
 use prepivot::base::problem::{Problems, Severity};
@@ -10,20 +10,39 @@ use prepivot::userdata::config::{Consumed, Sources, consume};
 use prepivot::userdata::{Fetched, Include, PartHandlers, UserData, When, cache_name};
 use std::collections::BTreeMap;
 
+const BYTES: &str = "a script with bytes after its text (a self-extracting archive) is kept byte for byte";
+const FAILED_URL: &str = "a URL that fails is an error, and what the other URLs say still counts";
+const BROKEN_PART: &str = "a broken part is an error, and the other parts still count";
+const CHARSET: &str = "a part in the charset that it declares is read";
+const PART_HANDLER: &str = "part-handlers are Python: reported where the root has none, and run in the real root, which is no part of this test";
+
 /// Cases where prepivot differs, and the reason that a user would give.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("script binary payload", "a script with bytes after its text (a self-extracting archive) is kept byte for byte"),
-    ("include 404", "a URL that fails is an error, and what the other URLs say still counts"),
-    ("mime gzip part broken", "a broken part is an error, and the other parts still count"),
-    ("mime charset latin1", "a part in the charset that it declares is read"),
-    (
-        "part-handler v2",
-        "part-handlers are Python: reported where the root has none, and run in the real root, which is no part of this test",
-    ),
-    (
-        "vendor part-handler",
-        "part-handlers are Python: reported where the root has none, and run in the real root, which is no part of this test",
-    ),
+    ("script binary payload", BYTES),
+    ("include 404", FAILED_URL),
+    ("mime gzip part broken", BROKEN_PART),
+    ("mime charset latin1", CHARSET),
+    ("part-handler v2", PART_HANDLER),
+    ("vendor part-handler", PART_HANDLER),
+];
+
+const CONFIG: &str = "/cloud/instances/i-testing/cloud-config.txt";
+
+/// The same under other names.
+const KINDS: &[Kind] = &[
+    Kind {
+        cases: " binary payload",
+        places: &["/cloud/instances/i-testing/scripts/part-001", "warnings"],
+        reason: BYTES,
+    },
+    Kind { cases: " 404", places: &[CONFIG, "error", "user config", "warnings"], reason: FAILED_URL },
+    Kind { cases: " part broken", places: &[CONFIG, "error", "user config", "warnings"], reason: BROKEN_PART },
+    Kind { cases: "mime charset ", places: &[CONFIG, "error", "user config"], reason: CHARSET },
+    Kind {
+        cases: "part-handler",
+        places: &["/cloud/instances/i-testing/handlers/part-handler-000.py", "warnings"],
+        reason: PART_HANDLER,
+    },
 ];
 
 /// Text, or bytes as base64.
@@ -258,7 +277,7 @@ fn check_example(case: &Value) -> Outcome {
 pub fn trials() -> Vec<Trial> {
     let urls: &Value = Box::leak(Box::new(find_vectors("urls.json").unwrap_or(Value::Null)));
     let mut trials =
-        Vectors { file: "userdata.json", exceptions: EXCEPTIONS, kinds: &[] }.trials(move |case| check(case, urls));
+        Vectors { file: "userdata.json", exceptions: EXCEPTIONS, kinds: KINDS }.trials(move |case| check(case, urls));
     trials.extend(Vectors { file: "examples.json", exceptions: &[], kinds: &[] }.trials(check_example));
     trials
 }
