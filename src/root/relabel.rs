@@ -112,25 +112,35 @@ impl Root {
     }
 }
 
+/// What has come of the labels of what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Labelled {
+    /// They are set, or none is needed.
+    Now,
+    /// systemd-tmpfiles sets them: a list is to be committed.
+    Later,
+}
+
 /// Sets the labels of everything that was written, and of what an earlier boot left unlabelled, if the root has SELinux and it is
 /// not disabled. In an initramfs the root's setfiles does; otherwise, or where that fails, it is listed in [`RELABEL`].
 ///
 /// # Errors
 /// /run cannot be written.
-pub fn label(root: &mut Root) -> Result<()> {
+pub fn label(root: &mut Root) -> Result<Labelled> {
     if !has_selinux(root) {
-        return Ok(());
+        return Ok(Labelled::Now);
     }
     let paths = paths_with(root, &[]);
     if paths.is_empty() {
-        return Ok(());
+        return Ok(Labelled::Now);
     }
     match if root.is_initramfs() { set_before_pivot(root, &paths) } else { Ok(false) } {
-        Ok(true) => return Ok(()),
+        Ok(true) => return Ok(Labelled::Now),
         Ok(false) => {}
         Err(e) => log::info!("SELinux labels are set by systemd-tmpfiles: {e}"),
     }
-    root.write(RELABEL, paths.iter().map(|path| line(path)).collect::<String>(), Attr::root(0o644))
+    root.write(RELABEL, paths.iter().map(|path| line(path)).collect::<String>(), Attr::root(0o644))?;
+    Ok(Labelled::Later)
 }
 
 /// Sets the labels of `paths` by the root's setfiles. Returns whether it is there.

@@ -19,8 +19,9 @@ use crate::base::problem::Problems;
 use crate::instance::status::{self, Status};
 use crate::instance::{Instance, state};
 use crate::machine::Machine;
+use crate::root::relabel::{self, Labelled};
 use crate::root::run_dir::{self, LocalResult, LocalStage, Origin, Record};
-use crate::root::{Attr, Root, Stage, Use, Writable, check_writable, relabel};
+use crate::root::{Attr, Root, Stage, Use, Writable, check_writable};
 use crate::source::{self, Found};
 use crate::system::{Screen, hotplug};
 use std::path::Path;
@@ -96,8 +97,9 @@ fn in_new_root(mut root: Root, machine: &Machine) -> Ended {
     }
     record(&mut root, &mut boot, &result);
     commit(&mut root, &boot.report);
-    boot.report.keep(relabel::label(&mut root));
-    commit(&mut root, &boot.report);
+    if boot.report.keep(relabel::label(&mut root)) == Some(Labelled::Later) {
+        commit(&mut root, &boot.report);
+    }
     rescue(&status, &mut root, &boot.report);
     drop(writable);
     let mut problems = boot.errors_and_warnings();
