@@ -166,7 +166,8 @@ fn set_before_pivot(root: &Root, paths: &BTreeSet<String>) -> Result<bool> {
 
 /// Whether `path` is no folder, or one in which everything is listed: what else is in a folder keeps its labels.
 fn has_only(root: &Root, paths: &BTreeSet<String>, path: &str) -> bool {
-    !root.is_dir(path) || root.list(path).iter().all(|name| paths.contains(&format!("{path}/{name}")))
+    root.lstat(path).is_none_or(|stat| stat.kind != Kind::Dir)
+        || root.list(path).iter().all(|name| paths.contains(&format!("{path}/{name}")))
 }
 
 /// Keeps the list on the disk too, with what the next commit writes, if the root has SELinux. Called when
@@ -325,6 +326,16 @@ mod tests {
         let called = calls.take();
         let lines: String = called.into_iter().map(|(_, lines)| lines).collect();
         assert!(lines.contains("/home/a\n/home/a/file\n") && lines.contains("/srv/cut\n"), "{lines}");
+    }
+
+    #[test]
+    fn setfiles_gets_no_folder_of_others_files() {
+        let dir = TempDir::with("relabel-folders", &[("etc/theirs", ""), ("srv/own/file", ""), ("srv/file", "")]);
+        std::os::unix::fs::symlink("etc", dir.0.join("link")).unwrap();
+        let root = dir.root(Use::Tree);
+        let paths: BTreeSet<String> = ["/etc", "/link", "/srv/own", "/srv/own/file", "/srv"].map(str::to_owned).into();
+        let given: Vec<&String> = paths.iter().filter(|path| has_only(&root, &paths, path)).collect();
+        assert_eq!(given, ["/link", "/srv/own", "/srv/own/file"]);
     }
 
     #[test]
