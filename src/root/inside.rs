@@ -8,7 +8,7 @@ use crate::base::thread;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{chdir, chroot};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Runs `command` with the folder `root` as its `/` and with `/proc`, and waits for it. The mount is seen by it alone.
 ///
@@ -27,10 +27,10 @@ fn enter(root: &Path) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context(|| "failed to get a mount namespace")?;
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).context(|| "failed to make the mounts private")?;
-    let proc: PathBuf = root.join("proc");
+    chroot(root).and_then(|()| chdir("/")).context(|| format!("failed to enter {}", root.display()))?;
+    // From inside, where no link leads out of the root.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", &proc, "proc", flags, None).context(|| format!("failed to mount {}", proc.display()))?;
-    chroot(root).and_then(|()| chdir("/")).context(|| format!("failed to enter {}", root.display()))
+    mount("proc", "/proc", "proc", flags, None).context(|| format!("failed to mount /proc in {}", root.display()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! SELinux: files written before the policy is loaded get their labels from the root's own setfiles, before the pivot: PID 1, udevd
 //! and journald read some of them before the root is writable again. Where there is no setfiles, systemd-tmpfiles relabels them early
-//! in the real root. Files created in the running system get their labels with the commit; otherwise they would keep those of their temporary
-//! names.
+//! in the real root. Files created in the running system get their labels with the commit; otherwise they would keep those of their
+//! temporary names.
 
 use super::disk::Disk;
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
@@ -100,10 +100,7 @@ impl Root {
         let command = Command::new(argv).stdin(lines).limit(LIMIT).with_errors();
         let why = match self.execute(command, true) {
             Ok(Output { status: 0, .. }) => return,
-            Ok(Output { status, stderr, .. }) => {
-                let stderr = String::from_utf8_lossy(&stderr);
-                format!("{program} ended with exit status {status}: {}", stderr.lines().next().unwrap_or_default())
-            }
+            Ok(output) => failure(&program, &output),
             Err(e) => e.to_string(),
         };
         if !std::mem::replace(&mut self.labels.is_reported, true) {
@@ -153,15 +150,16 @@ fn set_before_pivot(root: &Root, paths: &BTreeSet<String>) -> Result<bool> {
     let lines: String =
         paths.iter().filter(|path| has_only(root, paths, path)).map(|path| pattern(path) + "\n").collect();
     let command = Command::new([&setfiles, "-i", "-f", "-", &contexts]).stdin(lines).limit(LIMIT).with_errors();
-    let Output { status, stderr, .. } = inside::run(root.path(), command)?;
-    if status == 0 {
-        return Ok(true);
+    match inside::run(root.path(), command)? {
+        Output { status: 0, .. } => Ok(true),
+        output => Err(Error::new(failure(&setfiles, &output))),
     }
-    let stderr = String::from_utf8_lossy(&stderr);
-    Err(Error::new(format!(
-        "{setfiles} ended with exit status {status}: {}",
-        stderr.lines().next().unwrap_or_default()
-    )))
+}
+
+/// How a program failed: its exit status, and the first line of what it said.
+fn failure(program: &str, output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    format!("{program} ended with exit status {}: {}", output.status, stderr.lines().next().unwrap_or_default())
 }
 
 /// Whether `path` is no folder, or one in which everything is listed: what else is in a folder keeps its labels.

@@ -22,11 +22,10 @@ AWAY = re.compile(r"Failed getting release file|Couldn't download|Failed to fetc
 WAITS = [15, 30, 60, 120, 240]
 ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "selinux": 700, "busybox": 64}
 
-# Labels a tree. setfiles asks for /proc.
-LABEL = """
-mount -t proc proc "$1/proc"
-chroot "$1" setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts /
-"""
+# Runs a script in a tree.
+IN_TREE = 'mount -t proc proc "$1/proc"; chroot "$1" sh -eu -c "$2" sh "$3"'
+# Labels one, by the policy that it has.
+LABEL = "setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts /"
 
 
 class Skip(Exception):
@@ -42,6 +41,11 @@ def run(*argv, log=None):
     if result.returncode:
         tail = "\n    ".join(result.stdout.strip().splitlines()[-12:])
         raise RuntimeError(f"'{' '.join(str(a) for a in argv)}' ended with {result.returncode}:\n    {tail}")
+
+
+def run_in(tree, script, argument="", log=None):
+    """Run a script in a tree, with /proc; `argument` is its $1."""
+    run("unshare", "--mount", "sh", "-eu", "-c", IN_TREE, "sh", tree, script, argument, log=log)
 
 
 def require_tools():
@@ -145,7 +149,7 @@ def root_tree(kind, trees_dir, tree, source=None):
     (tree / "boot-test").mkdir()
     put_runner(tree / "boot-test")
     if kind == "selinux":
-        run("unshare", "--mount", "sh", "-eu", "-c", LABEL, "sh", tree)
+        run_in(tree, LABEL)
 
 
 def put_runner(folder):

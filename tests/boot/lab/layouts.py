@@ -17,8 +17,6 @@ WRITABLE = 1200
 RUN = "#!/bin/sh\nmount LABEL=checks /boot-test && exec /boot-test/run\n"
 # The disk of dm-verity's hashes.
 HASHES = "c1f0a6de-52a0-4c0e-9a43-3f0f5b0d7a11"
-# Runs a script in a tree.
-IN_TREE = 'mount -t proc proc "$1/proc"; chroot "$1" sh -eu -c "$2" sh "$3"'
 # What the root's disk can be, beside ext4: how it is made in the builder tree, of the folder `root` of the one that is given. It
 # leaves `image`, with `hashes` for a further disk, or `files` for an ext4 file system, and in `cmdline` what the kernel is given.
 SQUASHFS = """
@@ -113,8 +111,7 @@ def make(case, add, folder, lab):
         if kind == "folder":
             shutil.move(tree, folder / "root")
             return folder / "root", []
-        images.run("unshare", "--mount", "sh", "-eu", "-c", IN_TREE, "sh", builder, MAKE[kind], f"/tmp/{scratch.name}",
-                   log=folder / "format.log")
+        images.run_in(builder, MAKE[kind], f"/tmp/{scratch.name}", log=folder / "format.log")
         if (scratch / "files").exists():
             images.mkfs(root, "live" if kind == "live" else "root", WRITABLE, scratch / "files")
         elif kind == "md":

@@ -74,10 +74,11 @@ def started(tpm):
 
 def free_ports():
     """The first of two ports in a row that nothing listens on: tpm2-tools take the one after a TPM's for its control."""
-    while True:
+    for _ in range(50):
         port = server.free_port()
         if port < 65535 and not server.answers(port + 1):
             return port
+    raise RuntimeError("no two ports in a row are free")
 
 
 def strays(image, text, paths):
