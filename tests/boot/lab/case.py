@@ -2,11 +2,12 @@
 
 case.toml:
     about      one line: what a user gets
-    framework  the initramfs (build-initramfs)
+    framework  the initramfs (build-initramfs); with "-earlier", that of an earlier version of prepivot (build-earlier)
     extra      true: not a part of the sample, because another case of it boots through the same steps
     machine    of another kind than this one (lab/machines.py, KINDS); its framework is "image" and its root "systemd"
-    root       "systemd" (the default), "installed" (the same with prepivot in it), "next" (Debian's next release), "selinux" (with its
-               policy, which is enforced) or "busybox"
+    root       "systemd" (the default), "installed" (the same with prepivot in it), "earlier" (with an earlier version of it, and this
+               one in /boot-test/this-version), "next" (Debian's next release), "selinux" (with its policy, which is enforced) or
+               "busybox"
     remove     paths taken out of the root image (a pattern may be used)
     cmdline    words added to the kernel command line; @PARTUUID@ is that of the first partition of the root's disk
     own        folders of the root that are file systems of their own, each on a further disk with the folder's name as label
@@ -29,6 +30,7 @@ case.toml:
         late     text on the console at which the drives are plugged in (without it they are there from the start)
         service  a metadata service and the NICs that lead to it (lab/service.py)
         slot     "b": the second of the two roots is booted
+        framework    of this boot, instead of the case's
         policy   the text of /etc/prepivot/trust.conf in the initramfs; the machine has a TPM then
         sealed   texts of documents, by name: each is sealed to that TPM and to the values that its PCR 12 will have after the
                  others of the boot's first drive or service, and what is sealed is the document (lab/sealed.py)
@@ -61,7 +63,7 @@ DRIVE = {"documents": "server", "format": "iso", "label": "config-2", "bus": "cd
 KEYS = {"about", "framework", "extra", "machine", "root", "remove", "cmdline", "own", "format", "read_only", "full", "server",
         "units", "disk", "slots", "boot"}
 BOOT_KEYS = {"drives", "enlarge", "cut", "unreadable", "late", "service", "nics", "uuid", "checks", "console", "absent", "dmi",
-             "expect", "slot", "policy", "sealed", "changed", "plain"}
+             "expect", "slot", "policy", "sealed", "changed", "plain", "framework"}
 # What the checks of several cases share.
 HELPERS = ["provisioned", "networked", "furnished", "both-ways", "tidy", "left", "grown", "remember", "same", "served",
            "served-again", "reached", "numbered", "cloned", "added", "measured", "kept", "labelled"]
@@ -98,6 +100,11 @@ def load(name):
     return case
 
 
+def frameworks_of(case):
+    """The case's own, and those of its boots."""
+    return {case["framework"]} | {boot["framework"] for boot in case.get("boot", []) if "framework" in boot}
+
+
 def prepare(work, cases):
     """Everything that `cases` share, made in the folder `work`: roots, the initramfs of each framework they use, a key."""
     images.require_tools()
@@ -105,22 +112,22 @@ def prepare(work, cases):
         subprocess.run([images.PROJECT / "initramfs/build"], check=True)
     work.mkdir(parents=True, exist_ok=True)
     others = {one["machine"] for one in cases if "machine" in one}
-    cases = [one for one in cases if "machine" not in one and not frameworks.why_not(one["framework"])]
+    cases = [one for one in cases if "machine" not in one and not why_not_made(one)]
     lab = Lab(work=work, trees=images.trees(), roots={}, initramfs={}, made={}, key=make_key(work / "id"))
     for kind in sorted({one.get("root", "systemd") for one in cases}):
         lab.roots[kind] = work / f"root-{kind}.img"
         images.root_image(kind, lab.trees, lab.roots[kind])
     builder = work / "builder"
-    wanted = sorted({one["framework"] for one in cases})
+    wanted = sorted(set().union(*map(frameworks_of, cases)))
     # Some are made in a Debian that has more packages, or is newer.
-    trees = {"disks": disks.trees, "layouts": layouts.trees, "server": server.trees, "next": frameworks.trees,
-             "newest": frameworks.trees, "source": frameworks.trees}
+    trees = {"earlier": images.trees, "disks": disks.trees, "layouts": layouts.trees, "server": server.trees,
+             "next": frameworks.trees, "newest": frameworks.trees, "source": frameworks.trees}
     special = {name: kind for name in wanted for kind in trees if kind in name.split("-")}
     for kind in ["", *trees]:
         chosen = [name for name in wanted if special.get(name, "") == kind]
         if chosen:
             shutil.rmtree(builder, ignore_errors=True)
-            images.builder(trees[kind]() if kind else lab.trees, builder)
+            images.builder(trees[kind]() if kind else lab.trees, builder, images.earlier() if kind == "earlier" else None)
         for framework in chosen:
             lab.initramfs[framework] = work / f"{framework}.img"
             images.initramfs(framework, builder, lab.initramfs[framework])
@@ -164,9 +171,10 @@ def boot_all(case, source, folder, lab):
         if case.get("full") and number == 1:
             images.fill(root)
         kind = case.get("machine")
+        image = lab.initramfs[kind or boot.get("framework", case["framework"])]
         machine = vm.Machine(
             kernel=images.kernel(machines.trees(kind) if kind else lab.trees),
-            initrd=initrd(lab.initramfs[kind or case["framework"]], boot, folder), tpm=folder / "tpm" if "policy" in boot else None,
+            initrd=initrd(image, boot, folder), tpm=folder / "tpm" if "policy" in boot else None,
             board=kind or vm.PC, root=root, disks=others,
             cmdline=" ".join([disks.MADE.get(case.get("disk"), ""), layouts.cmdline(root),
                               server.CMDLINE.get(case.get("server"), ""), words(case, root),
@@ -286,12 +294,19 @@ def offset(case):
     return disks.START if case.get("disk") in [*disks.TABLES, "gpt-auto"] else 0
 
 
+def why_not_made(case):
+    """Why a root or an initramfs of the case cannot be made here; None where they can."""
+    reasons = [frameworks.why_not(framework) for framework in sorted(frameworks_of(case))]
+    reasons += [images.why_not_earlier()] if case.get("root") == "earlier" else []
+    return next(filter(None, reasons), None)
+
+
 def why_not(name):
     """Why the case cannot be run here, on a machine on which others can; None where it can."""
     case = load(name)
     if "machine" in case and (reason := machines.why_not(case["machine"])):
         return reason
-    if reason := frameworks.why_not(case["framework"]):
+    if reason := why_not_made(case):
         return reason
     if "server" in case and (reason := server.why_not(case["server"])):
         return reason

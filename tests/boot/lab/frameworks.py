@@ -19,6 +19,8 @@ SOURCES = {
 
 def why_not(framework):
     """Why images of this framework cannot be made here; None where they can."""
+    if framework.endswith("-earlier"):
+        return images.why_not_earlier()
     if framework not in SOURCES:
         return None
     variable, file = SOURCES[framework]

@@ -20,7 +20,7 @@ SUITE = ""
 AWAY = re.compile(r"Failed getting release file|Couldn't download|Failed to fetch|Unable to fetch|Temporary failure"
                   r"|Could not (resolve|connect)|Unable to connect|Connection (failed|timed out|refused)")
 WAITS = [15, 30, 60, 120, 240]
-ROOT_MIB = {"systemd": 600, "installed": 600, "next": 600, "selinux": 700, "busybox": 64}
+ROOT_MIB = {"systemd": 600, "installed": 600, "earlier": 600, "next": 600, "selinux": 700, "busybox": 64}
 
 # Runs a script in a tree.
 IN_TREE = 'mount -t proc proc "$1/proc"; chroot "$1" sh -eu -c "$2" sh "$3"'
@@ -88,6 +88,18 @@ def selinux_tree():
     return made_once("selinux", "a Debian root with SELinux", ["build-selinux-root", "add-packages", "build-root"], trees())
 
 
+def earlier():
+    """The folder of an earlier version of prepivot: its source, and its program in target/."""
+    return made_once("earlier", "an earlier version of prepivot", ["build-earlier"])
+
+
+def why_not_earlier():
+    """Why the earlier version cannot be had here; None where it can."""
+    commit = subprocess.run([BOOT / "build-earlier", "--commit"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    known = subprocess.run(["git", "-C", PROJECT, "cat-file", "-e", f"{commit}^{{commit}}"], stderr=subprocess.DEVNULL)
+    return f"the history of this repository has no commit {commit} (git fetch --unshallow)" if known.returncode else None
+
+
 def made_once(name, what, recipes, *given):
     """The folder of the cache that the first of `recipes` fills, called with `given` and the folder; made once for each content
     of all of them."""
@@ -121,8 +133,9 @@ def kernel(trees_dir):
 def root_image(kind, trees_dir, out, source=None):
     """A root as an ext4 image, with the test's own unit in it.
 
-    "systemd": Debian (or the tree `source`); "installed": the same with prepivot installed; "next": Debian's next release;
-    "selinux": with SELinux's policy, and each file labelled by it; "busybox": no systemd, its own init.
+    "systemd": Debian (or the tree `source`); "installed": the same with prepivot installed; "earlier": with an earlier version of
+    it, and this one in /boot-test/this-version; "next": Debian's next release; "selinux": with SELinux's policy, and each file
+    labelled by it; "busybox": no systemd, its own init.
     """
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         tree = Path(scratch) / "root"
@@ -145,8 +158,11 @@ def root_tree(kind, trees_dir, tree, source=None):
         shutil.copy(BOOT / "guest/check.service", unit)
         (unit / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
     if kind == "installed":
-        run(PROJECT / "initramfs/install", "--root", tree, "--binary", PROGRAM)
+        install(tree)
     (tree / "boot-test").mkdir()
+    if kind == "earlier":
+        install(tree, earlier())
+        install(tree / "boot-test/this-version")
     put_runner(tree / "boot-test")
     if kind == "selinux":
         run_in(tree, LABEL)
@@ -166,10 +182,17 @@ def mkfs(out, label, mebibytes, tree=None):
     run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", label, *(["-d", tree] if tree else []), out)
 
 
-def builder(trees_dir, out):
-    """A tree as on the machine of someone who makes images: a Debian with kernel, frameworks and prepivot installed."""
+def builder(trees_dir, out, version=None):
+    """A tree as on the machine of someone who makes images: a Debian with kernel, frameworks and prepivot installed, or another
+    `version` of it."""
     run("cp", "-a", "--reflink=auto", trees_dir / "builder", out)
-    run(PROJECT / "initramfs/install", "--root", out, "--binary", PROGRAM)
+    install(out, version)
+
+
+def install(tree, version=None):
+    """Install this version of prepivot into a tree, or that whose folder is `version`."""
+    binary = version / "target/prepivot" if version else PROGRAM
+    run((version or PROJECT) / "initramfs/install", "--root", tree, "--binary", binary)
 
 
 def initramfs(framework, builder_dir, out):
