@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 # What `netplan generate` itself runs, without the second that Python takes to start.
-NETPLAN = next((path for path in ["/usr/libexec/netplan/generate", "/lib/netplan/generate"] if Path(path).exists()), None)
+# From 1.2 on, `generate` is a generator for systemd alone.
+NETPLAN = next((path for path in ["/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate", "/lib/netplan/generate"] if Path(path).exists()), None)
 NETWORKD = next((path for path in ["/usr/lib/systemd/systemd-networkd", "/lib/systemd/systemd-networkd"] if Path(path).exists()), None)
 
 

@@ -30,6 +30,9 @@ const SECTIONS: [&str; 10] = [
 /// which a missing prefix length is added.
 const GRAMMAR: Grammar = Grammar(include_str!("grammar.txt"));
 
+/// The priority of a rule that has none: the kernel's for its first.
+const RULE_PRIORITY: u32 = 32765;
+
 /// The keys that a section's devices must have.
 const REQUIRED: &[(&str, &str)] =
     &[("tunnels", "mode"), ("vlans", "id"), ("vlans", "link"), ("vrfs", "table"), ("wifis", "access-points")];
@@ -62,6 +65,7 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
             Some(Value::Map(devices)) if SECTIONS.contains(&section.as_str()) => {
                 for id in keys(devices) {
                     if id == "renderer" {
+                        check_renderer(devices, &section, unsupported);
                         continue;
                     }
                     let path = format!("{section}.{id}");
@@ -75,33 +79,162 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
                     }
                 }
             }
-            _ if matches!(section.as_str(), "version" | "renderer" | "openvswitch" | "nm-devices") => {}
+            _ if section == "renderer" => check_renderer(network, "network", unsupported),
+            _ if matches!(section.as_str(), "version" | "openvswitch" | "nm-devices") => {}
             _ => drop(network.remove(&section)),
         }
     }
+    fit_renderers(network, unsupported);
     References::of(network).settle(network, unsupported);
     unite_overrides(network, unsupported);
     order(network);
 }
 
-/// Gives both families of a lease the same overrides, those of DHCPv4 first, unless the device is NetworkManager's: for networkd,
-/// netplan writes no file of any device if one has two values of a key (netplan's src/networkd.c, combine_dhcp_overrides).
-fn unite_overrides(network: &mut Map, unsupported: &mut Unsupported) {
+/// Removes a renderer that netplan does not know, in place of which it has another.
+fn check_renderer(of: &mut Map, path: &str, unsupported: &mut Unsupported) {
+    let given = of.get("renderer");
+    if given.and_then(Value::as_str).is_none_or(|name| !GRAMMAR.takes("device", "renderer", name)) {
+        if given.is_some_and(|name| !name.is_null()) {
+            unsupported.path(&format!("{path}.renderer"));
+        }
+        of.remove("renderer");
+    }
+}
+
+/// Calls `change` with the section, the path and the keys of each device, and with whether NetworkManager is its renderer.
+/// Devices for which it returns false are removed.
+fn each_by_renderer(network: &mut Map, change: &mut dyn FnMut(&str, &str, &mut Map, bool) -> bool) {
     let renderer = |of: &Map| of.get("renderer").and_then(Value::text);
     let of_all = renderer(network);
     for section in SECTIONS {
         let of_section = network.get(section).and_then(Value::as_map).and_then(renderer).or_else(|| of_all.clone());
-        each_device(network, section, |_, path, device| {
-            let is_on = |family| device.get(family) == Some(&Value::Bool(true));
+        let mut without = Vec::new();
+        each_device(network, section, |id, path, device| {
             let by = renderer(device).or_else(|| of_section.clone());
-            if by.is_some_and(|name| name != "networkd") || !is_on("dhcp4") || !is_on("dhcp6") {
-                return;
+            if !change(section, path, device, by.is_some_and(|name| name != "networkd")) {
+                without.push(id.to_owned());
             }
+        });
+        if let Some(Value::Map(devices)) = network.get_mut(section) {
+            devices.remove_all(&without);
+        }
+    }
+}
+
+/// Removes what the renderer of a device does not take: netplan then ends, and writes no file of the devices after it (netplan's
+/// src/networkd.c, nm.c, and validation.c, `validate_backend_rules`).
+fn fit_renderers(network: &mut Map, unsupported: &mut Unsupported) {
+    each_by_renderer(network, &mut |section, path, device, by_manager| {
+        let is_kept = match (section, by_manager) {
+            ("modems", false) => false,
+            // networkd's Wi-Fi devices are found by their names.
+            ("wifis", false) => !device.contains_key("match") && remove_own_points(device, path, unsupported),
+            ("tunnels", false) => mode(device) != "isatap",
+            (_, false) => true,
+            _ => fit_manager(device, path, unsupported),
+        };
+        if !is_kept {
+            unsupported.path(path);
+        }
+        is_kept
+    });
+}
+
+/// Removes the networks for which a Wi-Fi device would be the access point. Whether others are left.
+fn remove_own_points(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> bool {
+    let Some(Value::Map(points)) = device.get_mut("access-points") else { return true };
+    let own: Vec<String> = points
+        .iter()
+        .filter(|(_, point)| point.as_map().is_some_and(|p| mode(p) == "ap"))
+        .map(|p| p.0.to_owned())
+        .collect();
+    own.iter().for_each(|name| unsupported.path(&format!("{path}.access-points.{name}")));
+    points.remove_all(&own);
+    !points.is_empty()
+}
+
+/// Whether NetworkManager can have a device, after what it cannot have has been removed.
+fn fit_manager(device: &mut Map, path: &str, unsupported: &mut Unsupported) -> bool {
+    let mut lost = |key: &str| unsupported.path(&format!("{path}.{key}"));
+    if device.remove("ipv6-mtu").is_some() {
+        lost("ipv6-mtu");
+    }
+    if device.get("activation-mode").and_then(Value::as_str) == Some("off") {
+        device.insert("activation-mode", "manual");
+    }
+    if let Some(Value::Map(matching)) = device.get_mut("match")
+        && matching.remove("driver").is_some()
+    {
+        if matching.is_empty() {
+            return false;
+        }
+        lost("match.driver");
+    }
+    if let Some(Value::List(addresses)) = device.get_mut("addresses") {
+        for address in addresses {
+            let Some(plain) = address.as_map().and_then(|options| keys(options).pop()) else { continue };
+            lost(&format!("addresses.{plain}"));
+            *address = plain.into();
+        }
+    }
+    if let Some(Value::List(routes)) = device.get_mut("routes") {
+        routes.retain(|route| {
+            let is_kept = route.get("type").is_none_or(|kind| kind.as_str() == Some("unicast"));
+            if !is_kept {
+                lost("routes.type");
+            }
+            is_kept
+        });
+    }
+    if let Some(Value::List(rules)) = device.get_mut("routing-policy") {
+        for rule in rules {
+            if let Value::Map(rule) = rule
+                && !rule.contains_key("priority")
+            {
+                rule.insert("priority", RULE_PRIORITY);
+            }
+        }
+    }
+    match mode(device) {
+        "vti" | "vti6" => {
+            for key in ["key", "keys"] {
+                if device.remove(key).is_some() {
+                    lost(key);
+                }
+            }
+            true
+        }
+        "wireguard" => !has_key_files(device),
+        _ => true,
+    }
+}
+
+/// The mode of a tunnel, or of an access point.
+fn mode(of: &Map) -> &str {
+    of.get("mode").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether WireGuard's own key, or one that it shares with a peer, is in a file.
+fn has_key_files(device: &Map) -> bool {
+    let own =
+        ["key", "keys"].into_iter().filter_map(|key| device.get(key)).map(|key| key.get("private").unwrap_or(key));
+    let peers = device.get("peers").and_then(Value::as_list).unwrap_or_default();
+    let shared = peers.iter().filter_map(|peer| peer.at(&["keys", "shared"]));
+    own.chain(shared).any(|key| key.as_str().is_some_and(|text| text.starts_with('/')))
+}
+
+/// Gives both families of a lease the same overrides, those of DHCPv4 first, unless the device is NetworkManager's: for networkd,
+/// netplan writes no file of any device if one has two values of a key (netplan's src/networkd.c, combine_dhcp_overrides).
+fn unite_overrides(network: &mut Map, unsupported: &mut Unsupported) {
+    each_by_renderer(network, &mut |_, path, device, by_manager| {
+        let is_on = |family| device.get(family) == Some(&Value::Bool(true));
+        if !by_manager && is_on("dhcp4") && is_on("dhcp6") {
             for (from, to) in [("dhcp4-overrides", "dhcp6-overrides"), ("dhcp6-overrides", "dhcp4-overrides")] {
                 copy_overrides(device, path, from, to, unsupported);
             }
-        });
-    }
+        }
+        true
+    });
 }
 
 /// Gives the overrides `to` of the device at `path` what differs from those of `from`, and reports it.
@@ -361,7 +494,8 @@ fn check_tables(device: &mut Map, path: &str, unsupported: &mut Unsupported) {
     // netplan 0.106 crashes on a VRF with routes and without a rule. This one fits no packet.
     let has = |key: &str| device.get(key).and_then(Value::as_list).is_some_and(|list| !list.is_empty());
     if has("routes") && !has("routing-policy") {
-        let rule = Map::from_iter([("from", "255.255.255.255/32")]);
+        let mut rule = Map::from_iter([("from", "255.255.255.255/32")]);
+        rule.insert("priority", RULE_PRIORITY);
         device.insert("routing-policy", Value::List(vec![rule.into()]));
     }
 }
@@ -628,6 +762,60 @@ mod tests {
             assert_eq!(warnings.is_empty(), given.contains("macaddress"), "{given}: {warnings:?}");
             assert!(warnings.iter().all(|w| w.contains("ethernets.e.")), "{warnings:?}");
         }
+    }
+
+    #[test]
+    fn each_renderer_gets_what_it_takes() {
+        let key = "4GgaQCy68nzNsUE5aJ9fuLzHhB65tAlwbmA72MWnOm8=";
+        let wireguard = |own: &str| {
+            format!(
+                "tunnels: {{t: {{mode: wireguard, key: {own}, peers: [{{keys: {{public: {key}}}, allowed-ips: [10.0.0.0/8]}}]}}}}"
+            )
+        };
+        let ethernet = |keys: &str| format!("ethernets: {{e: {{{keys}}}}}");
+        let vti = |key: &str| format!("tunnels: {{t: {{mode: vti, local: 10.0.0.1, remote: 10.0.0.2{key}}}}}");
+        let none = |section: &str| format!("{section}: {{}}");
+        let wifi = |points: &str| format!("wifis: {{w: {{access-points: {{{points}}}}}}}");
+        let manager = [
+            (ethernet("ipv6-mtu: 1400, dhcp4: true"), ethernet("dhcp4: true")),
+            (ethernet("match: {driver: a}, dhcp4: true"), none("ethernets")),
+            (ethernet("match: {driver: a, name: 'e*'}"), ethernet("match: {name: 'e*'}")),
+            (ethernet("addresses: [{10.0.0.1/8: {lifetime: 0}}]"), ethernet("addresses: [10.0.0.1/8]")),
+            (ethernet("routes: [{to: 10.0.0.0/8, type: throw}]"), ethernet("routes: []")),
+            (vti(", key: 5"), vti("")),
+            (wireguard("/etc/key"), none("tunnels")),
+        ];
+        let networkd = [
+            ("modems: {m: {apn: a}}".into(), none("modems")),
+            (wifi("a: {mode: ap}, b: {mode: adhoc}"), wifi("b: {mode: adhoc}")),
+            ("wifis: {w: {match: {name: 'w*'}, access-points: {a: {}}}}".into(), none("wifis")),
+            (vti("").replace("vti", "isatap"), none("tunnels")),
+        ];
+        let of = |name: &str, text: &str| format!("version: 2\nrenderer: {name}\n{text}\n");
+        for (name, other, cases) in
+            [("NetworkManager", "networkd", &manager[..]), ("networkd", "NetworkManager", &networkd)]
+        {
+            for (given, kept) in cases {
+                let (text, said) = filtered(&of(name, given));
+                assert_eq!(text, to_yaml(&yaml::parse("test", &of(name, kept)).unwrap()));
+                assert_eq!(said.len(), 1, "{given}: {said:?}");
+                let (text, said) = filtered(&of(other, given));
+                assert_eq!(text, to_yaml(&yaml::parse("test", &of(other, given)).unwrap()));
+                assert_eq!(said, [""; 0], "{given}");
+            }
+        }
+        let rule =
+            |more: &str| of("NetworkManager", &ethernet(&format!("routing-policy: [{{from: 10.0.0.1/32{more}}}]")));
+        assert_eq!(filtered(&rule("")).0, to_yaml(&yaml::parse("test", &rule(", priority: 32765")).unwrap()));
+    }
+
+    #[test]
+    fn removes_renderers_that_netplan_lacks() {
+        let of = |text: &str| filtered(&format!("version: 2\n{text}"));
+        let (text, said) = of("renderer: networkmanager\nethernets: {renderer: NM, e: {renderer: odd}}\n");
+        assert_eq!(text, to_yaml(&yaml::parse("test", "version: 2\nethernets: {e: {}}\n").unwrap()));
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert_eq!(of("renderer: ~\n"), ("version: 2\n".into(), Vec::new()));
     }
 
     #[test]
