@@ -68,6 +68,8 @@ impl Cidr {
     /// none. None if the text is not such an address.
     pub fn parse(text: &str, mask: Option<&str>) -> Option<Cidr> {
         let (ip, own) = match text.trim().split_once('/') {
+            // All addresses of IPv4, as ip-route(8) takes them.
+            Some(("0", "0")) => ("0.0.0.0", Some("0")),
             Some((ip, mask)) => (ip, Some(mask)),
             None => (text, None),
         };

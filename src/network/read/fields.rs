@@ -137,7 +137,7 @@ impl<'p> Fields<'p> {
     /// gateway it would be another route.
     pub fn gateway(&mut self, key: &str) -> Option<Option<Ip>> {
         let Some(value) = self.take(key) else { return Some(None) };
-        let via = value.text().and_then(|text| Ip::parse(&text));
+        let via = value.text().and_then(|text| self.address(key, &text));
         if via.is_none() {
             self.reject("a route by the IP address of a gateway", "something else");
         }
@@ -146,7 +146,21 @@ impl<'p> Fields<'p> {
 
     /// An IP address.
     pub fn ip(&mut self, key: &str) -> Option<Ip> {
-        self.parse(key, "an IP address", |v| v.text().and_then(|t| Ip::parse(&t)))
+        let value = self.take(key)?;
+        let address = value.text().and_then(|text| self.address(key, &text));
+        if address.is_none() {
+            self.reject_key(key, "an IP address", value.kind());
+        }
+        address
+    }
+
+    /// The address of a text. Some have the prefix of their network, for which no network stack takes a gateway or a name server.
+    fn address(&self, key: &str, text: &str) -> Option<Ip> {
+        let address = Cidr::parse(text, None)?.ip;
+        if text.contains('/') {
+            self.problems.warn_key(&self.path_of(key), format_args!("the prefix of {text} is ignored"));
+        }
+        Some(address)
     }
 
     /// An address with a prefix. An address without one is a single host.
@@ -154,13 +168,12 @@ impl<'p> Fields<'p> {
         self.parse(key, "an IP address with a prefix", |v| v.text().and_then(|t| Cidr::parse_or_host(&t)))
     }
 
-    /// Name servers: [`Fields::words`]. Some have the prefix of an address, for which no network stack takes the server.
+    /// Name servers: [`Fields::words`].
     pub fn servers(&mut self, key: &str) -> Vec<String> {
         let mut servers = self.words(key);
-        for server in &mut servers {
-            if let Some((address, _)) = server.split_once('/').filter(|(address, _)| Ip::parse(address).is_some()) {
-                self.problems.warn_key(&self.path_of(key), format_args!("the prefix of {server} is ignored"));
-                *server = address.to_owned();
+        for server in servers.iter_mut().filter(|server| server.contains('/')) {
+            if let Some(address) = self.address(key, server) {
+                *server = address.to_string();
             }
         }
         servers

@@ -147,6 +147,9 @@ pub fn fits(kind: &str, text: &str) -> bool {
         "device" => is_name(text),
         "ifname" => is_ifname(text),
         "netdev" => is_name(text) && is_ifname(text),
+        "range" => {
+            text.split_once('-').is_some_and(|(least, most)| [least, most].iter().all(|n| n.parse::<u16>().is_ok()))
+        }
         // Without a unit it is one of two units, and a whole number in both.
         "span" => match ["ms", "s"].iter().find_map(|unit| text.strip_suffix(unit)) {
             Some(number) => number.parse::<f32>().is_ok() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.'),
@@ -156,7 +159,7 @@ pub fn fits(kind: &str, text: &str) -> bool {
             Some((least, most)) => text.parse::<u64>().is_ok_and(|number| {
                 number >= least.parse().unwrap_or(0) && most.parse().is_ok_and(|most: u64| number <= most)
             }),
-            None => one == text || (one == "bool" && is_bool(text)),
+            None => one == text || (matches!(one, "bool" | "ip6") && one != kind && fits(one, text)),
         }),
     }
 }
@@ -259,6 +262,8 @@ mod tests {
             ("one|two", "two", "one|two"),
             ("bool|two", "no", "one"),
             ("..2|two", "2", "3"),
+            ("ip6|two", "::2", "10.0.0.2"),
+            ("range", "1-65535", "1-65536"),
         ] {
             assert!(fits(kind, good), "{kind}: {good}");
             assert!(!fits(kind, bad), "{kind}: {bad}");

@@ -3,6 +3,7 @@
 use super::GRAMMAR;
 use super::stanza::Stanza;
 use crate::document::{Map, Value};
+use crate::machine::nic::is_name;
 use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::{DeviceType, Interface, Method, Network, Subnet, is_valid_name};
 use crate::network::parameters::{self, ValueType};
@@ -11,6 +12,8 @@ use crate::network::render::renderer::Unsupported;
 /// Whether ifupdown can create or configure the device.
 pub fn is_known(interface: &Interface, unsupported: &mut Unsupported) -> bool {
     let section = match &interface.device_type {
+        // ifup fails for it, and its ports wait for it.
+        _ if !is_name(&interface.name) => "name",
         DeviceType::Ethernet
         | DeviceType::Infiniband
         | DeviceType::Loopback
@@ -29,9 +32,9 @@ pub fn is_known(interface: &Interface, unsupported: &mut Unsupported) -> bool {
     false
 }
 
-/// Whether a device without addresses is brought up at boot: bonds and their members.
+/// Whether a device without addresses is brought up at boot: bonds and their members, and other devices that do not exist until then.
 pub fn is_started(network: &Network, interface: &Interface) -> bool {
-    matches!(interface.device_type, DeviceType::Bond { .. })
+    !interface.is_physical()
         || matches!(network.master_of(&interface.name).map(|m| &m.device_type), Some(DeviceType::Bond { .. }))
 }
 

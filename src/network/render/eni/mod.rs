@@ -305,12 +305,20 @@ mod tests {
             body(text),
             format!(
                 "\nauto lo\niface lo inet loopback\n\nauto x\niface x inet manual\n    bond-master b\n    {part}\nauto y\niface y inet manual\n    bond-master b\n    {part}\n\
-                 auto b\niface b inet manual\n    {part}    bond-slaves none\n\niface b.5 inet manual\n    vlan-raw-device b\n    vlan-id 5\n\n\
-                 iface br inet manual\n    bridge-ports b.5\n    bridge-stp off\n    bridge-pathcost b.5 9\n"
+                 auto b\niface b inet manual\n    {part}    bond-slaves none\n\nauto b.5\niface b.5 inet manual\n    vlan-raw-device b\n    vlan-id 5\n\n\
+                 auto br\niface br inet manual\n    bridge-ports b.5\n    bridge-stp off\n    bridge-pathcost b.5 9\n"
             )
         );
         // A cycle is written too.
         assert!(body("version: 2\nvlans: {a: {id: 1, link: b}, b: {id: 2, link: a}}").contains("iface b inet manual"));
+    }
+
+    #[test]
+    fn no_stanza_refers_to_an_impossible_device() {
+        let text = body(
+            "version: 2\nethernets: {e: {}}\nbonds: {bond012345678901: {interfaces: [e]}}\nvlans: {v: {id: 5, link: bond012345678901}}",
+        );
+        assert_eq!(text, "\nauto lo\niface lo inet loopback\n\niface e inet manual\n");
     }
 
     #[test]

@@ -645,6 +645,18 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
             }
             None => false,
         },
+        ("destination", value) if text.as_deref() == Some("0/0") => {
+            *value = "0.0.0.0/0".into();
+            true
+        }
+        // A gateway or a name server with the prefix of its network.
+        ("ip" | "ip4" | "ip6", value) => text.is_some_and(|text| {
+            let address = text.split('/').next().unwrap_or_default();
+            if address.len() != text.len() && Cidr::parse(&text, None).is_some() {
+                *value = address.into();
+            }
+            grammar::fits(kind, address)
+        }),
         _ => text.is_some_and(|text| grammar::fits(kind, &text)),
     }
 }

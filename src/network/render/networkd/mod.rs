@@ -162,6 +162,27 @@ mod tests {
     }
 
     #[test]
+    fn a_bridge_without_ports_needs_no_carrier() {
+        let of = |more: &str, name: &str| {
+            file(&format!("version: 2\nbridges: {{a: {{interfaces: [e]}}, b: {{{more}}}}}"), name)
+        };
+        assert!(of("", "b.network").contains("ConfigureWithoutCarrier=yes\n"));
+        assert!(of("ignore-carrier: false", "b.network").contains("ConfigureWithoutCarrier=no\n"));
+        assert!(!of("", "a.network").contains("Carrier"));
+    }
+
+    #[test]
+    fn advertisements_have_overrides_and_a_token() {
+        let of = |keys: &str| file(&format!("version: 2\nethernets: {{e: {{{keys}}}}}"), "e.network");
+        let overrides = of("ra-overrides: {use-dns: false, use-domains: route, table: 7}");
+        assert!(overrides.ends_with("[IPv6AcceptRA]\nUseDNS=no\nUseDomains=route\nRouteTable=7\n"), "{overrides}");
+        for (given, token) in [("stable-privacy", "prefixstable"), ("eui64", "eui64")] {
+            let text = of(&format!("ipv6-address-generation: {given}"));
+            assert!(text.ends_with(&format!("[IPv6AcceptRA]\nToken={token}\n")), "{text}");
+        }
+    }
+
+    #[test]
     fn rules_without_prefix_are_for_hosts() {
         let text = "version: 2\nethernets: {e: {routing-policy: [{from: 10.7.0.9, to: '2001:db8::/32', table: 4}]}}";
         assert!(file(text, "e.network").ends_with("[RoutingPolicyRule]\nFrom=10.7.0.9\nTo=2001:db8::/32\nTable=4\n"));

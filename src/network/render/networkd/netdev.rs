@@ -46,7 +46,7 @@ fn section(name: &'static str, lines: &[(&str, String)]) -> Section {
 }
 
 /// A value as one line, or as its words.
-fn line(value: &Value) -> Option<String> {
+pub fn line(value: &Value) -> Option<String> {
     let text = match value {
         Value::Bool(b) => if *b { "yes" } else { "no" }.to_owned(),
         Value::List(list) => list.iter().filter_map(Value::text).collect::<Vec<_>>().join(" "),
@@ -133,6 +133,17 @@ const VXLAN_KEYS: &[(&str, &str)] = &[
     ("limit", "MaximumFDBEntries"),
     ("arp-proxy", "ReduceARPProxy"),
     ("port", "DestinationPort"),
+    ("port-range", "PortRange"),
+    ("short-circuit", "RouteShortCircuit"),
+    ("l2-miss", "L2MissNotification"),
+    ("l3-miss", "L3MissNotification"),
+    ("udp", "UDPChecksum"),
+    ("zero-udp6-tx", "UDP6ZeroChecksumTx"),
+    ("zero-udp6-rx", "UDP6ZeroChecksumRx"),
+    ("remote-tx", "RemoteChecksumTx"),
+    ("remote-rx", "RemoteChecksumRx"),
+    ("group-policy", "GroupPolicyExtension"),
+    ("generic-protocol", "GenericProtocolExtension"),
     ("flow-label", "FlowLabel"),
     ("do-not-fragment", "IPDoNotFragment"),
 ];
@@ -213,7 +224,8 @@ fn translate(
     }
 }
 
-/// The keys, with those of `key:` and `keys:` in place of a mapping there. A WireGuard device's `private` becomes `key`.
+/// The keys, with those of `key:` and `keys:` in place of a mapping there, and the words of a VXLAN's switches as keys. A WireGuard
+/// device's `private` becomes `key`.
 fn flattened(keys: &Map, wireguard: bool) -> Map {
     let mut out = Map::new();
     for (key, value) in keys.iter() {
@@ -223,6 +235,10 @@ fn flattened(keys: &Map, wireguard: bool) -> Map {
                     out.insert(if wireguard && inner == "private" { "key" } else { inner }, value.clone());
                 }
             }
+            ("notifications" | "checksums" | "extensions", Value::List(words)) => {
+                words.iter().filter_map(Value::text).for_each(|word| drop(out.insert(word, true)));
+            }
+            ("port-range", Value::List(_)) => drop(out.insert(key, value.texts().join("-"))),
             ("keys", value) => drop(out.insert("key", value.clone())),
             (key, value) => drop(out.insert(key, value.clone())),
         }

@@ -1,7 +1,7 @@
 //! The sections of a .network file (systemd.network(5)).
 
 use super::netdev;
-use crate::document::Value;
+use crate::document::{Map, Value};
 use crate::network::address::Cidr;
 use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::{DeviceType, DhcpOverrides, Dns, Interface, Method, Network, Route, Rule, Subnet};
@@ -118,6 +118,12 @@ fn structure(network: &Network, interface: &Interface, main: &mut Section, port:
             }
             _ => main.add("VRF", &master.name),
         }
+    }
+    // Without a port it has no carrier, for which networkd would wait with its addresses.
+    if matches!(&interface.device_type, DeviceType::Bridge { interfaces, .. } if interfaces.is_empty())
+        && !interface.extra.contains_key("ignore-carrier")
+    {
+        main.add("ConfigureWithoutCarrier", "yes");
     }
     for vlan in network.vlans_on(&interface.name) {
         main.add("VLAN", &vlan.name);
@@ -243,12 +249,29 @@ fn rule(rule: &Rule) -> Section {
 const EXTRA: &[(&str, usize, &str)] = &[
     ("activation-mode", 0, "ActivationPolicy"),
     ("ipv6-privacy", 1, "IPv6PrivacyExtensions"),
-    ("ipv6-address-generation", 1, "IPv6LinkLocalAddressGenerationMode"),
+    ("ipv6-address-generation", 3, "Token"),
     ("ignore-carrier", 1, "ConfigureWithoutCarrier"),
     ("emit-lldp", 1, "EmitLLDP"),
     ("dhcp-identifier", 2, "ClientIdentifier"),
     ("ipv6-address-token", 3, "Token"),
 ];
+
+/// What is used of router advertisements (netplan-yaml(5), `ra-overrides`).
+fn advertised(interface: &Interface, overrides: &Map, sections: &mut [&mut Section; 4], unsupported: &mut Unsupported) {
+    let [.., section] = sections;
+    for (key, value) in overrides.iter() {
+        let own = match key {
+            "use-dns" => "UseDNS",
+            "use-domains" => "UseDomains",
+            "table" => "RouteTable",
+            _ => {
+                unsupported.key(interface, key);
+                continue;
+            }
+        };
+        section.maybe(own, netdev::line(value));
+    }
+}
 
 fn extra(interface: &Interface, mut sections: [&mut Section; 4], unsupported: &mut Unsupported) {
     for (key, value) in interface.extra.iter() {
@@ -261,7 +284,12 @@ fn extra(interface: &Interface, mut sections: [&mut Section; 4], unsupported: &m
                 _ => None,
             },
             ("infiniband-mode", _) if interface.device_type == DeviceType::Infiniband => continue,
-            ("ipv6-address-generation", _) if value.as_str() == Some("eui64") => Some("eui64".into()),
+            // RFC 7217's addresses (systemd.network(5), Token=).
+            ("ipv6-address-generation", _) if value.as_str() == Some("stable-privacy") => Some("prefixstable".into()),
+            ("ra-overrides", Value::Map(overrides)) => {
+                advertised(interface, overrides, &mut sections, unsupported);
+                continue;
+            }
             (_, Value::Bool(b)) => Some(if *b { "yes".to_owned() } else { "no".to_owned() }),
             _ => value.text().filter(|t| !t.chars().any(char::is_control)),
         };

@@ -54,6 +54,7 @@ pub static RENDERER: Renderer = Renderer {
         Owned::new("/etc/sysconfig/network-scripts/rule6-*"),
         Owned::new("/etc/sysconfig/network/ifcfg-*"),
         Owned::new("/etc/sysconfig/network/ifroute-*"),
+        Owned::new("/etc/sysconfig/network/ifsysctl-*"),
         Owned::new(NM_CONF),
         udev::RULES,
         udev::SUSE_RULES,
@@ -66,7 +67,7 @@ pub static RENDERER: Renderer = Renderer {
         "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
              other than a plain yes, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
              routes of a type other than unicast (SUSE has blackhole, prohibit, throw and unreachable), the bond parameter \
-             `active_slave`, and most DHCP overrides. SUSE's also lack routing rules, `accept-ra` and an MTU of IPv6.",
+             `active_slave`, and most DHCP overrides. SUSE's also lack routing rules and an MTU of IPv6.",
     ),
     render,
 };
@@ -409,6 +410,17 @@ mod tests {
         let text = "version: 2\nethernets: {p: {}}\nbridges: {br: {interfaces: [p]}}";
         assert!(file(text, "sles", "ifcfg-br").contains("BRIDGE=yes\nBRIDGE_PORTS=p\n"));
         assert!(!file(text, "sles", "ifcfg-p").contains("BRIDGE"));
+    }
+
+    #[test]
+    fn wicked_has_settings_of_the_kernel() {
+        let of = |keys: &str, name: &str| file(&format!("version: 2\nethernets: {{e.5: {{{keys}}}}}"), "sles", name);
+        assert_eq!(
+            of("accept-ra: false, ipv6-privacy: true", "ifsysctl-e.5"),
+            "net/ipv6/conf/e.5/accept_ra = 0\nnet/ipv6/conf/e.5/use_tempaddr = 2\n"
+        );
+        assert_eq!(of("dhcp4: true", "ifsysctl-e.5"), "");
+        assert!(of("infiniband-mode: connected", "ifcfg-e.5").contains("IPOIB_MODE=connected\n"));
     }
 
     #[test]

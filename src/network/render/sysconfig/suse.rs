@@ -2,7 +2,7 @@
 
 use super::common::{self, bonding, is_started, report, route_options, slaves};
 use super::variables::Variables;
-use crate::document::Map;
+use crate::document::{Map, Value};
 use crate::network::address::Cidr;
 use crate::network::model::{Control, DeviceType, Interface, Method, Network};
 use crate::network::parameters;
@@ -49,13 +49,30 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
     let lease_metric = interface.metric_of(|m| m == Method::Dhcp4);
     v.maybe("DHCLIENT_ROUTE_PRIORITY", interface.dhcp4_overrides.route_metric.or(lease_metric));
     report_own(interface, unsupported);
-    report(interface, &["dhcp4-overrides.use-routes"], unsupported);
+    let sysctl = sysctl(interface);
+    report(interface, &["dhcp4-overrides.use-routes", "infiniband-mode", "ipv6-privacy"], unsupported);
     if !super::filter("suse", &mut v, interface, unsupported) {
         return Vec::new();
     }
     let mut files = vec![v.to_file(format!("{FOLDER}/ifcfg-{}", interface.name))];
     files.extend(routes(interface, unsupported));
+    files.extend(sysctl);
     files
+}
+
+/// The kernel's settings that no variable has (ifsysctl(5)). With `/` between the parts, a name may have dots.
+fn sysctl(interface: &Interface) -> Option<File> {
+    let privacy = interface.extra.get("ipv6-privacy").map(Value::is_true);
+    // As a number: 2 prefers temporary addresses.
+    let settings =
+        [("accept_ra", interface.accept_ra.map(u8::from)), ("use_tempaddr", privacy.map(|on| 2 * u8::from(on)))];
+    let mut out = String::from(HEADER);
+    for (key, value) in settings {
+        if let Some(value) = value {
+            let _ = writeln!(out, "net/ipv6/conf/{}/{key} = {value}", interface.name);
+        }
+    }
+    (out.len() > HEADER.len()).then(|| File::public(format!("{FOLDER}/ifsysctl-{}", interface.name), out))
 }
 
 fn protocol(interface: &Interface) -> &'static str {
@@ -81,9 +98,10 @@ fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupporte
     match &interface.device_type {
         DeviceType::Infiniband => {
             v.add("TYPE", "InfiniBand");
+            let mode = interface.extra.get("infiniband-mode").and_then(Value::as_str);
             // wicked knows ib0 by its name, and others by the mode.
-            if interface.name.strip_prefix("ib").is_none_or(|n| n.parse::<u32>().is_err()) {
-                v.add("IPOIB_MODE", "datagram");
+            if mode.is_some() || interface.name.strip_prefix("ib").is_none_or(|n| n.parse::<u32>().is_err()) {
+                v.add("IPOIB_MODE", mode.unwrap_or("datagram"));
             }
         }
         DeviceType::Bond { interfaces, params } => {
@@ -95,7 +113,7 @@ fn device(interface: &Interface, v: &mut Variables, unsupported: &mut Unsupporte
         }
         DeviceType::Bridge { interfaces, params } => {
             v.add("BRIDGE", "yes");
-            v.add("BRIDGE_PORTS", interfaces.join(" "));
+            v.maybe("BRIDGE_PORTS", (!interfaces.is_empty()).then(|| interfaces.join(" ")));
             bridge(interface, interfaces, params, v, unsupported);
         }
         DeviceType::Vlan { id, link } => {
