@@ -582,7 +582,11 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
     if let Some(table) = kind.strip_prefix('@') {
         return match value {
             Value::Map(map) => {
-                let is_taken = filter_map(map, &[table], path, unsupported) && is_whole(table, map);
+                // An empty match fits every device.
+                let is_wider = table == "match" && !map.is_empty();
+                let is_taken = filter_map(map, &[table], path, unsupported)
+                    && is_whole(table, map)
+                    && !(is_wider && map.is_empty());
                 if table == "access-point" {
                     check_channel(map, path, unsupported);
                 }
@@ -627,6 +631,10 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
         // netplan takes an empty text.
         ("text", _) => text.is_some(),
         ("bool", value) => {
+            // The readers take 1 and 0, too.
+            if matches!(text.as_deref(), Some("1" | "0")) {
+                *value = value.is_true().into();
+            }
             matches!(value, Value::Bool(_)) || value.as_str().is_some_and(|word| grammar::fits(kind, word))
         }
         ("network", value) => match text.and_then(|text| Cidr::parse_or_host(&text)) {
@@ -667,6 +675,9 @@ fn is_list(value: &mut Value, of: &'static str, path: &str, unsupported: &mut Un
     if let Some(text) = value.as_str().filter(|_| !of.starts_with('@')) {
         let words = text.split([' ', ',']).filter(|word| !word.is_empty()).map(Value::from);
         *value = Value::List(words.collect());
+    }
+    if matches!(value, Value::Map(_)) && of.starts_with('@') {
+        *value = Value::List(vec![std::mem::take(value)]);
     }
     let Value::List(items) = value else { return false };
     let mut number = 0;
@@ -745,6 +756,8 @@ mod tests {
         for (given, kept) in [
             ("{odd: 1, mtu: 1400}", "{mtu: 1400}"),
             ("{dhcp4: maybe, dhcp6: yes}", "{dhcp6: true}"),
+            ("{dhcp4: 1, dhcp6: '0', odd: 1}", "{dhcp4: true, dhcp6: false}"),
+            ("{routes: {to: 0/0, via: 10.0.0.1/24}, odd: 1}", "{routes: [{to: 0.0.0.0/0, via: 10.0.0.1}]}"),
             (
                 "{addresses: [10.0.0.2, 10.0.0.3/8, {'::2/64': {label: x}}, {}]}",
                 "{addresses: [10.0.0.2/24, 10.0.0.3/8, {'::2/64': {label: x}}]}",
@@ -918,14 +931,14 @@ mod tests {
 
     #[test]
     fn leaves_out_devices_that_would_be_others() {
-        let text = "version: 2\nroutes: []\nethernets: {a: {match: {macaddress: no-address}}, b: 7, c: ~}\n\
+        let text = "version: 2\nroutes: []\nethernets: {a: {match: {macaddress: no-address}}, b: 7, c: ~, d: {match: {mac_address: '52:54:00:00:00:01'}}}\n\
                     vlans: {v: {id: 4095, link: c}, w: {id: 5, link: c}}\ntunnels: {t: {mode: odd}, x: {mode: vxlan, id: 0, local: 10.0.0.2, remote: 10.0.0.3}}\n\
                     bonds: {n: {interfaces: [c], parameters: {primary: d, mode: active-backup}}}\n";
         let kept = "version: 2\nethernets: {c: {}}\nvlans: {w: {id: 5, link: c}}\ntunnels: {}\n\
                     bonds: {n: {interfaces: [c], parameters: {mode: active-backup}}}\n";
         let (text, warnings) = filtered(text);
         assert_eq!(text, to_yaml(&yaml::parse("test", kept).unwrap()));
-        assert_eq!(warnings.len(), 6, "{warnings:?}");
+        assert_eq!(warnings.len(), 8, "{warnings:?}");
     }
 
     #[test]
