@@ -58,6 +58,15 @@ pub fn dotted(spec: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Splits a device of fs_setup from the place after its dot: a partition's number, or a word of the key `partition`, as in
+/// `ephemeral0.auto`.
+pub fn placed(spec: &str) -> (&str, Option<&str>) {
+    match spec.rsplit_once('.') {
+        Some((name, word @ ("auto" | "any" | "none"))) => (name, Some(word)),
+        _ => dotted(spec),
+    }
+}
+
 /// The kernel's name for a device's partition.
 pub fn partition_of(path: &str, number: &str) -> String {
     let part = if path.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
@@ -83,7 +92,7 @@ pub fn to_set_up(cx: &Context, places: &Places) -> Vec<String> {
     for name in systems.iter().filter_map(|entry| entry.get("device")?.text()) {
         let given = path(cx, places, &name);
         let is_there = block::at(places, &given).is_some();
-        let device = if is_there { given } else { path(cx, places, dotted(&name).0) };
+        let device = if is_there { given } else { path(cx, places, placed(&name).0) };
         if is_there || !paths.iter().any(|disk| device.starts_with(disk.as_str())) {
             paths.push(device);
         }
@@ -104,6 +113,7 @@ mod tests {
             (dotted("e0.12"), dotted("/dev/a.b"), dotted("x.")),
             (("e0", Some("12")), ("/dev/a.b", None), ("x.", None))
         );
+        assert_eq!((placed("e0.any"), placed("e0.1")), (("e0", Some("any")), ("e0", Some("1"))));
         assert_eq!(
             (partition_of("/dev/vdb", "1"), partition_of("/dev/nvme0n1", "1")),
             ("/dev/vdb1".into(), "/dev/nvme0n1p1".into())

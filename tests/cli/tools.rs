@@ -318,6 +318,22 @@ fn what_a_nova_machine_was_given_is_valid() {
 }
 
 #[test]
+fn schema_lists_no_disabled_network() {
+    if !is_root() {
+        prepivot::base::testing::skip("provisioning a tree gives files away, which needs root");
+        return;
+    }
+    let dir = TempDir::new("cli-schema-no-network");
+    dir.write("root/etc/os-release", "ID=debian\n");
+    dir.write("root/etc/cloud/cloud.cfg.d/99-network.cfg", "network: {config: disabled}\n");
+    dir.write("seed/meta-data", "instance-id: i-1\n");
+    dir.write("seed/user-data", "#cloud-config\nhostname: web\n");
+    assert_eq!(run_in(&dir, "apply --root ROOT/root --seed ROOT/seed").code, 0);
+    let answer = run_in(&dir, "schema --system --root ROOT/root");
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (0, "Valid schema user-data\n", ""));
+}
+
+#[test]
 fn unknown_seed_layout_error_lists_the_layouts() {
     let dir = TempDir::new("no-layout");
     dir.write("root/etc/os-release", "ID=debian\n");

@@ -7,7 +7,7 @@ use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::drive::label::Superblock;
 use crate::root::{Command, installed};
-use crate::system::device_names::{dotted, partition_of};
+use crate::system::device_names::{partition_of, placed};
 use crate::system::{Context, shell};
 
 /// How the programs differ that make file systems: the beginning of the type, the option before the label, and the one with
@@ -38,7 +38,7 @@ pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Resul
     let text = |key: &str| definition.get(key).filter(|v| !v.is_null()).and_then(Value::text);
     let device = text("device").ok_or_else(|| Error::new("device: expected the path of a device, or a name of one"))?;
     let given = path(cx, places, &device);
-    let (name, dot) = if cx.root.exists(&given) { (device.as_str(), None) } else { dotted(&device) };
+    let (name, dot) = if cx.root.exists(&given) { (device.as_str(), None) } else { placed(&device) };
     if dot.is_some() && definition.contains_key("partition") {
         cx.report.warn(format_args!("fs_setup: {device} names a partition: the key partition is ignored"));
     }

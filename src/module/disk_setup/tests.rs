@@ -55,6 +55,20 @@ fn partitioned_disk_gets_no_file_system_itself() {
 }
 
 #[test]
+fn word_after_a_dot_names_the_place() {
+    for (device, expected) in [("vdb.auto", "-F /dev/vdb1"), ("d.any", "-F /dev/vdb1"), ("d.none", "-F /dev/vdb")] {
+        let machine = Machine::new(&["mkfs.ext4"]);
+        machine.disk("vdb", 64 * MIB);
+        machine.partition("vdb", 16 * MIB);
+        let config = format!(
+            "device_aliases: {{d: /dev/vdb}}\nfs_setup: [{{device: {device}, filesystem: ext4, overwrite: true}}]"
+        );
+        let done = run(&machine, &config);
+        assert_eq!((done.commands, done.warnings), (vec![format!("/usr/bin/mkfs.ext4 {expected}")], vec![]));
+    }
+}
+
+#[test]
 fn damaged_tables_count_as_tables() {
     let machine = Machine::new(&[]);
     machine.disk("vdb", 64 * MIB);
