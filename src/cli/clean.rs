@@ -9,7 +9,7 @@ use crate::base::problem::Problems;
 use crate::machine::{Family, Machine};
 use crate::network::render::RENDERERS;
 use crate::root::run_dir::LOCAL_STAGE;
-use crate::root::{Attr, Command, Kind, Root, STATE_FOLDERS, Use, kept_state};
+use crate::root::{Attr, Command, FileKind, Root, STATE_FOLDERS, Use, kept_state};
 use crate::stage::image::Image;
 use crate::stage::network;
 use crate::system;
@@ -184,7 +184,8 @@ impl Clean {
 fn clean_d(root: &mut Root, program: &Program) -> Vec<Error> {
     let path = |name: String| format!("{CLEAN_D}/{name}");
     let programs: Vec<String> = root.list(CLEAN_D).into_iter().map(path).collect();
-    let is_program = |path: &String| root.stat(path).is_some_and(|s| s.kind == Kind::File && s.attr.mode & 0o111 != 0);
+    let is_program =
+        |path: &String| root.stat(path).is_some_and(|s| s.kind == FileKind::File && s.attr.mode & 0o111 != 0);
     let programs: Vec<String> = programs.into_iter().filter(is_program).collect();
     if !programs.is_empty() && !root.is_live() {
         program.say(format_args!("not run in another root: {}", programs.join(", ")));

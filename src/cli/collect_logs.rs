@@ -10,7 +10,7 @@ use crate::base::tar::{Archive, stored_gzip};
 use crate::instance::state::{self, CLOUD_DIR, RUN_DIR};
 use crate::machine::Machine;
 use crate::root::run_dir::ATTESTATION;
-use crate::root::{Command, Kind, Output, Root, Use, installed};
+use crate::root::{Command, FileKind, Output, Root, Use, installed};
 use crate::stage::compare;
 use crate::stage::image::Image;
 use argh::{ArgsInfo, FromArgs};
@@ -188,7 +188,7 @@ impl Collection<'_> {
 
     /// Adds the file at `path` if it exists; without `secret`, only if it is world-readable and not in [`SECRET`].
     fn file(&mut self, root: &Root, path: &str, secret: bool) {
-        let Some(stat) = root.stat(path).filter(|s| s.kind == Kind::File) else { return };
+        let Some(stat) = root.stat(path).filter(|s| s.kind == FileKind::File) else { return };
         if !secret && (stat.attr.mode & 0o004 == 0 || SECRET.contains(&path)) {
             return;
         }
@@ -202,7 +202,7 @@ impl Collection<'_> {
         for name in root.list(folder) {
             let path = format!("{folder}/{name}");
             // Links to folders are not followed: they could form a cycle.
-            let is_folder = root.lstat(&path).is_some_and(|s| s.kind == Kind::Dir);
+            let is_folder = root.lstat(&path).is_some_and(|s| s.kind == FileKind::Dir);
             if !is_folder {
                 self.file(root, &path, secret);
             } else if depth > 0 && !LEFT_OUT.contains(&path.as_str()) {

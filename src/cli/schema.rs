@@ -14,7 +14,7 @@ use crate::network::Macs;
 use crate::network::read::{self, config};
 use crate::root::{Root, Use};
 use crate::schema::{self, Deviations, one_line};
-use crate::userdata::kind::{self, Kind};
+use crate::userdata::kind::{self, PartKind};
 use crate::userdata::{IGNORED, MAX_UNPACKED, jinja, mime};
 use argh::{ArgsInfo, FromArgs};
 use log::LevelFilter;
@@ -236,7 +236,7 @@ impl Schema {
         let bytes = if gzip::is_gzip(&bytes) { gzip::unpack(&bytes, MAX_UNPACKED)? } else { bytes };
         // Before it is text: a part may have any bytes.
         if kind == Type::CloudConfig
-            && Kind::of_content(&bytes).is_none()
+            && PartKind::of_content(&bytes).is_none()
             && let Some(media_type) = mime::declared_type(&bytes)
         {
             let what = if media_type.starts_with("multipart/") { "multipart" } else { "MIME" };
@@ -261,8 +261,8 @@ impl Schema {
             text = files::render(path, body, &data)?;
             first = 2;
         }
-        match Kind::of_content(text.as_bytes()) {
-            Some(Kind::CloudConfig) => {}
+        match PartKind::of_content(text.as_bytes()) {
+            Some(PartKind::CloudConfig) => {}
             Some(other) => {
                 return Ok(Outcome::Passed(not_checked(other.mime_type())));
             }

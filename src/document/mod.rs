@@ -17,7 +17,7 @@ mod yaml_write;
 pub use bytes::Bytes;
 pub use path::Path;
 pub use scalar::float_text;
-pub use taken::{Part, Raw, Taken};
+pub use taken::{InstancePart, Raw, Taken};
 pub use text::Text;
 pub use yaml_write::{to_yaml, write_yaml};
 

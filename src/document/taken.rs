@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a document is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum InstancePart {
     Metadata,
     Network,
     VendorData,
@@ -20,15 +20,15 @@ pub enum Part {
 }
 
 /// The ends of the names of documents that are not metadata, with spaces between them.
-const NAMES: [(Part, &str); 4] = [
-    (Part::Network, "network-config network_data.json cloud-init.network-config user.network-config"),
+const NAMES: [(InstancePart, &str); 4] = [
+    (InstancePart::Network, "network-config network_data.json cloud-init.network-config user.network-config"),
     (
-        Part::VendorData,
+        InstancePart::VendorData,
         "vendor-data vendordata vendor_data.json vendor_data/cloud-init cloud-init.vendor-data user.vendor-data",
     ),
-    (Part::VendorData2, "vendor_data2.json"),
+    (InstancePart::VendorData2, "vendor_data2.json"),
     (
-        Part::UserData,
+        InstancePart::UserData,
         "user-data userdata user_data user_data/cloud-init cloud-init.user-data user.user-data user-data.sig user_data.sig \
          user.data user-data.txt deltacloud-user-data.txt",
     ),
@@ -38,15 +38,15 @@ const TREE: &str = "meta-data";
 /// The first line of what stands for several documents.
 const LIST: &str = "#prepivot-documents\n";
 
-impl Part {
+impl InstancePart {
     /// What a document is part of by its name: a path, or a URL with its query. A name that is not known is metadata's, so that
     /// nothing is left out which becomes part of an instance.
-    fn named(name: &str) -> Part {
+    fn named(name: &str) -> InstancePart {
         let is_end = |end: &str| {
             let folder = name.strip_suffix(end).filter(|folder| folder.is_empty() || folder.ends_with('/'));
             folder.is_some_and(|folder| !folder.split('/').any(|part| part == TREE))
         };
-        NAMES.iter().find(|(_, ends)| ends.split(' ').any(is_end)).map_or(Part::Metadata, |(part, _)| *part)
+        NAMES.iter().find(|(_, ends)| ends.split(' ').any(is_end)).map_or(InstancePart::Metadata, |(part, _)| *part)
     }
 }
 
@@ -56,16 +56,16 @@ pub struct Raw(pub [Option<Bytes>; 4]);
 
 impl Raw {
     /// The parts in their order, with the name of the document in a trust policy and that of its field in the cache.
-    pub const PARTS: [(Part, &'static str, &'static str); 4] = [
-        (Part::Metadata, "metadata", "metadata"),
-        (Part::Network, "network-config", "network"),
-        (Part::VendorData, "vendor-data", "vendor_data"),
-        (Part::VendorData2, "vendor-data2", "vendor_data2"),
+    pub const PARTS: [(InstancePart, &'static str, &'static str); 4] = [
+        (InstancePart::Metadata, "metadata", "metadata"),
+        (InstancePart::Network, "network-config", "network"),
+        (InstancePart::VendorData, "vendor-data", "vendor_data"),
+        (InstancePart::VendorData2, "vendor-data2", "vendor_data2"),
     ];
 }
 
 /// A document that was taken: its part, its name and its bytes.
-type One = (Part, String, Bytes);
+type One = (InstancePart, String, Bytes);
 
 /// The documents that were taken so far, shared by all doors of one search. By default it keeps none.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +99,7 @@ impl Taken {
     }
 
     /// Forgets the documents of a part, in whose place another document is used.
-    pub fn forget(&self, part: Part) {
+    pub fn forget(&self, part: InstancePart) {
         if let Some(all) = &self.0 {
             locked(all).retain(|(of, ..)| *of != part);
         }
@@ -111,19 +111,19 @@ impl Taken {
     }
 
     /// The same for a name that the document's owner chooses.
-    pub fn add_to(&self, part: Part, name: &str, bytes: &[u8]) {
+    pub fn add_to(&self, part: InstancePart, name: &str, bytes: &[u8]) {
         self.note(Some(part), name, || bytes.into());
     }
 
     /// The same without a copy. A name that is not chosen by the document's owner tells the part.
-    pub fn share(&self, part: Option<Part>, name: &str, bytes: &Bytes) {
+    pub fn share(&self, part: Option<InstancePart>, name: &str, bytes: &Bytes) {
         self.note(part, name, || bytes.clone());
     }
 
-    fn note(&self, part: Option<Part>, name: &str, bytes: impl FnOnce() -> Bytes) {
+    fn note(&self, part: Option<InstancePart>, name: &str, bytes: impl FnOnce() -> Bytes) {
         let Some(all) = &self.0 else { return };
-        let part = part.unwrap_or_else(|| Part::named(name));
-        if part == Part::UserData {
+        let part = part.unwrap_or_else(|| InstancePart::named(name));
+        if part == InstancePart::UserData {
             return;
         }
         let mut all = locked(all);
@@ -174,22 +174,22 @@ mod tests {
     #[test]
     fn names_tell_the_part_and_are_metadatas_otherwise() {
         for (name, part) in [
-            ("openstack/latest/meta_data.json", Part::Metadata),
-            ("openstack/latest/network_data.json", Part::Network),
-            ("network-config", Part::Network),
-            ("seed/user-data", Part::UserData),
-            ("1.0/config/cloud-init.vendor-data", Part::VendorData),
-            ("vendor_data/cloud-init", Part::VendorData),
-            ("openstack/latest/vendor_data2.json", Part::VendorData2),
+            ("openstack/latest/meta_data.json", InstancePart::Metadata),
+            ("openstack/latest/network_data.json", InstancePart::Network),
+            ("network-config", InstancePart::Network),
+            ("seed/user-data", InstancePart::UserData),
+            ("1.0/config/cloud-init.vendor-data", InstancePart::VendorData),
+            ("vendor_data/cloud-init", InstancePart::VendorData),
+            ("openstack/latest/vendor_data2.json", InstancePart::VendorData2),
             // Names that a service or a document chooses.
-            ("latest/meta-data/user-data", Part::Metadata),
-            ("latest/meta-data/a/network-config", Part::Metadata),
-            ("user-data?x=meta-data", Part::Metadata),
-            ("not-user-data", Part::Metadata),
-            ("user-data/", Part::Metadata),
-            ("", Part::Metadata),
+            ("latest/meta-data/user-data", InstancePart::Metadata),
+            ("latest/meta-data/a/network-config", InstancePart::Metadata),
+            ("user-data?x=meta-data", InstancePart::Metadata),
+            ("not-user-data", InstancePart::Metadata),
+            ("user-data/", InstancePart::Metadata),
+            ("", InstancePart::Metadata),
         ] {
-            assert_eq!(Part::named(name), part, "{name}");
+            assert_eq!(InstancePart::named(name), part, "{name}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! A drive's files, in memory.
 
 use crate::base::{MAX_LINKS, budget};
-use crate::document::{Bytes, Part, Taken};
+use crate::document::{Bytes, InstancePart, Taken};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most names that are looked up on the path to one file.
@@ -87,7 +87,7 @@ impl Files {
     }
 
     /// The same for a path that a document names.
-    pub fn named_by_document(&self, part: Part, path: &str) -> Option<&Bytes> {
+    pub fn named_by_document(&self, part: InstancePart, path: &str) -> Option<&Bytes> {
         let contents = self.files.get(&self.resolve(path)?)?;
         self.taken.share(Some(part), path, contents);
         Some(contents)

@@ -48,7 +48,7 @@ use crate::document::{Map, Value, json, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Command, Output, Stage, installed};
-use crate::system::{Context, packages, service, shell};
+use crate::system::{ModuleContext, packages, service, shell};
 
 pub static MODULE: Module = Module {
     name: "ansible",
@@ -59,7 +59,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("ansible").filter(|s| !s.is_empty()) else { return Ok(()) };
     let job = Job::read(section)?;
     service::wait_for_network(cx);
@@ -183,11 +183,11 @@ impl<'a> Job<'a> {
         Command::new(["su".to_owned(), "-".into(), user.clone(), "-c".into(), line])
     }
 
-    fn run(&self, cx: &mut Context, argv: &[String], dir: Option<&str>) -> Result<()> {
+    fn run(&self, cx: &mut ModuleContext, argv: &[String], dir: Option<&str>) -> Result<()> {
         cx.root.run(self.command(argv, dir))
     }
 
-    fn output(&self, cx: &mut Context, argv: &[&str]) -> Result<Output> {
+    fn output(&self, cx: &mut ModuleContext, argv: &[&str]) -> Result<Output> {
         let argv: Vec<String> = argv.iter().map(|w| (*w).to_owned()).collect();
         cx.root.output(self.command(&argv, None))
     }
@@ -196,7 +196,7 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// It cannot be installed, or is still missing afterwards.
-    fn install(&self, cx: &mut Context) -> Result<()> {
+    fn install(&self, cx: &mut ModuleContext) -> Result<()> {
         if !self.is_installed(cx)? {
             if self.by_pip {
                 self.install_by_pip(cx)?;
@@ -210,7 +210,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    fn is_installed(&self, cx: &mut Context) -> Result<bool> {
+    fn is_installed(&self, cx: &mut ModuleContext) -> Result<bool> {
         if !self.by_pip {
             return Ok(installed::which(cx.root, "ansible").is_some());
         }
@@ -218,7 +218,7 @@ impl<'a> Job<'a> {
     }
 
     /// The packages that pip has installed. None without pip.
-    fn pip_list(&self, cx: &mut Context) -> Result<Option<String>> {
+    fn pip_list(&self, cx: &mut ModuleContext) -> Result<Option<String>> {
         let mut argv = vec![python(cx), "-m".into(), "pip".into(), "list".into()];
         argv.extend(self.user.as_ref().map(|_| "--user".into()));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -226,7 +226,7 @@ impl<'a> Job<'a> {
         Ok((output.status == 0).then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    fn install_by_pip(&self, cx: &mut Context) -> Result<()> {
+    fn install_by_pip(&self, cx: &mut ModuleContext) -> Result<()> {
         if self.pip_list(cx)?.is_none() {
             let name = match cx.distro.family {
                 Family::Alpine => "py3-pip",
@@ -255,7 +255,7 @@ impl<'a> Job<'a> {
     }
 
     /// Runs ansible-pull: once for all playbooks if it supports that, else once for each.
-    fn pull(&self, cx: &mut Context, pull: &Map) -> Result<()> {
+    fn pull(&self, cx: &mut ModuleContext, pull: &Map) -> Result<()> {
         let output = self.output(cx, &["ansible-pull", "--version"])?;
         let version = version(&String::from_utf8_lossy(&output.stdout));
         if version.is_none() && cx.root.runs_commands() {
@@ -276,7 +276,7 @@ impl<'a> Job<'a> {
     }
 }
 
-fn python(cx: &Context) -> String {
+fn python(cx: &ModuleContext) -> String {
     installed::which(cx.root, "python3").unwrap_or_else(|| "/usr/bin/python3".into())
 }
 

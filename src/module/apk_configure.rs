@@ -23,7 +23,7 @@ use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 const FILE: &str = "/etc/apk/repositories";
 const MIRROR: &str = "https://dl-cdn.alpinelinux.org/alpine";
@@ -38,7 +38,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("apk_repos") else { return Ok(()) };
     if section.get("preserve_repositories").is_some_and(Value::is_true) {
         return Ok(());

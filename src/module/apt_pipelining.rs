@@ -15,7 +15,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 const FILE: &str = "/etc/apt/apt.conf.d/90cloud-init-pipelining";
 
@@ -29,7 +29,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let value = cx.text("apt_pipelining").unwrap_or("os".into()).trim().to_ascii_lowercase();
     let depth = match value.as_str() {
         "false" => "0",

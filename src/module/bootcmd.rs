@@ -17,7 +17,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
-use crate::system::{Context, shell};
+use crate::system::{ModuleContext, shell};
 
 /// Read by the shell, so a file system without execution does no harm. Only root may: commands can hold secrets.
 const SCRIPT: &str = "/run/cloud-init/bootcmd.sh";
@@ -32,7 +32,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(value) = cx.get("bootcmd") else { return Ok(()) };
     let script = shell::script("bootcmd", value)?;
     cx.root.write(SCRIPT, script, Attr::root(0o700))?;

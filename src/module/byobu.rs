@@ -18,7 +18,7 @@ use crate::instance::Frequency;
 use crate::root::{Command, Stage, installed};
 use crate::system::accounts::check_name;
 use crate::system::users::Users;
-use crate::system::{Context, packages};
+use crate::system::{ModuleContext, packages};
 
 pub static MODULE: Module = Module {
     name: "byobu",
@@ -31,11 +31,11 @@ pub static MODULE: Module = Module {
 };
 
 /// The requested setting; empty if there is none.
-fn asked(cx: &Context) -> String {
+fn asked(cx: &ModuleContext) -> String {
     cx.args.first().cloned().or_else(|| cx.text("byobu_by_default")).unwrap_or_default()
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let value = asked(cx);
     if value.is_empty() {
         return Ok(());

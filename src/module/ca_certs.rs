@@ -29,7 +29,7 @@ use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Root, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use std::collections::BTreeSet;
 
 pub static MODULE: Module = Module {
@@ -63,7 +63,7 @@ struct Places {
     update: &'static str,
 }
 
-fn places(cx: &Context) -> Places {
+fn places(cx: &ModuleContext) -> Places {
     match (cx.distro.family, cx.distro.name) {
         (_, "aosc") => Places {
             local: "/etc/ssl/certs",
@@ -103,7 +103,7 @@ fn places(cx: &Context) -> Places {
     }
 }
 
-fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
+fn section<'a>(cx: &mut ModuleContext<'a>) -> Result<Option<&'a Map>> {
     if cx.get("ca-certs").is_some() {
         cx.report.deprecated(deprecated::CA_CERTS.about(""));
     }
@@ -122,7 +122,7 @@ fn removes_defaults(section: &Map) -> bool {
     section.get("remove_defaults").or_else(|| section.get("remove-defaults")).is_some_and(Value::is_true)
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     let places = places(cx);
     if removes_defaults(section)
@@ -155,7 +155,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     let places = places(cx);
     if removes_defaults(section) {
@@ -177,7 +177,7 @@ fn remove_files(root: &mut Root, folder: &str) -> Result<()> {
     for name in root.list(folder) {
         let path = format!("{folder}/{name}");
         match root.lstat(&path).map(|s| s.kind) {
-            Some(crate::root::Kind::Dir) => remove_files(root, &path)?,
+            Some(crate::root::FileKind::Dir) => remove_files(root, &path)?,
             _ if name.starts_with(PREFIX) => {}
             _ => root.remove(&path)?,
         }

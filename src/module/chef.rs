@@ -35,8 +35,8 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, json, wrong};
 use crate::instance::Frequency;
-use crate::root::{Attr, Command, Kind, Stage};
-use crate::system::{Context, installer, packages, shell, template};
+use crate::root::{Attr, Command, FileKind, Stage};
+use crate::system::{ModuleContext, installer, packages, shell, template};
 
 const FOLDERS: [&str; 6] =
     ["/etc/chef", "/var/log/chef", "/var/lib/chef", "/var/chef/cache", "/var/chef/backup", "/var/run/chef"];
@@ -116,7 +116,7 @@ fn is_key_text(value: &str) -> bool {
     value.trim_start().starts_with("-----BEGIN")
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("chef") else { return Ok(()) };
     check(section)?;
     let own = section.get("directories").map(Value::texts).unwrap_or_default();
@@ -143,10 +143,10 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
 }
 
 /// Moves the files of a folder that the folder of today does not have.
-fn migrate(cx: &mut Context, old: &str, new: &str) -> Result<()> {
+fn migrate(cx: &mut ModuleContext, old: &str, new: &str) -> Result<()> {
     for name in cx.root.list(old) {
         let (from, to) = (format!("{old}/{name}"), format!("{new}/{name}"));
-        let Some(stat) = cx.root.lstat(&from).filter(|s| s.kind == Kind::File) else { continue };
+        let Some(stat) = cx.root.lstat(&from).filter(|s| s.kind == FileKind::File) else { continue };
         if cx.root.lstat(&to).is_some() {
             continue;
         }
@@ -158,7 +158,7 @@ fn migrate(cx: &mut Context, old: &str, new: &str) -> Result<()> {
     Ok(())
 }
 
-fn write_client_rb(cx: &mut Context, section: &Map) -> Result<()> {
+fn write_client_rb(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let mut values = Map::new();
     for (key, _, form, default) in SETTINGS {
         let value = match section.get(key) {
@@ -212,7 +212,7 @@ fn node_name(id: &str) -> String {
 }
 
 /// The run list and the attributes of the first run, which may hold secrets. The client runs as root.
-fn write_first_boot(cx: &mut Context, section: &Map) -> Result<()> {
+fn write_first_boot(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let path = text(section, "firstboot_path").unwrap_or_else(|| FIRST_BOOT.into());
     if path.is_empty() {
         return Ok(());
@@ -226,7 +226,7 @@ fn write_first_boot(cx: &mut Context, section: &Map) -> Result<()> {
     cx.root.write(&path, json::to_string(&Value::Map(first)), Attr::root(0o600))
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.get("chef").and_then(Value::as_map) else { return Ok(()) };
     check(section)?;
     let mut runs = flag(section, "exec", false);
@@ -264,7 +264,7 @@ fn running(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn install_omnibus(cx: &mut Context, section: &Map) -> Result<()> {
+fn install_omnibus(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let url = text(section, "omnibus_url").unwrap_or_else(|| OMNIBUS_URL.into());
     let retries = section.get("omnibus_url_retries").and_then(Value::as_int).unwrap_or(OMNIBUS_RETRIES);
     let tries = u32::try_from(retries.clamp(0, MAX_RETRIES)).unwrap_or(0) + 1;
@@ -272,7 +272,7 @@ fn install_omnibus(cx: &mut Context, section: &Map) -> Result<()> {
     installer::run(cx, "chef-omnibus-install", &url, tries, &version.collect::<Vec<_>>())
 }
 
-fn install_gems(cx: &mut Context, section: &Map) -> Result<()> {
+fn install_gems(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let ruby = text(section, "ruby_version").unwrap_or_else(|| "1.8".into());
     let mut names = vec![format!("ruby{ruby}"), format!("ruby{ruby}-dev")];
     if ruby == "1.8" {

@@ -15,7 +15,7 @@ use super::Module;
 use crate::base::error::{Error, Result};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage, installed};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 pub static MODULE: Module = Module {
     name: "disable_ec2_metadata",
@@ -26,7 +26,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     if !cx.flag("disable_ec2_metadata", false) {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use crate::instance::Instance;
 use crate::machine::Distro;
 use crate::root::{Command, Output, Root, Use};
 use crate::system::partitions::{self, Geometry, Partition, PartitionKind, TableFormat, Wanted};
-use crate::system::{Context, Device, Outside, WebRequest};
+use crate::system::{Device, ModuleContext, Outside, WebRequest};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 
@@ -121,7 +121,7 @@ impl Machine {
         partitions::read(&file, geometry).unwrap().map(|t| t.partitions()).unwrap_or_default()
     }
 
-    pub fn run(&self, config: &str, handler: fn(&mut Context) -> Result<()>) -> Done {
+    pub fn run(&self, config: &str, handler: fn(&mut ModuleContext) -> Result<()>) -> Done {
         let config = yaml::parse("cloud-config", config).unwrap();
         let mut root = self.dir.root(Use::Tree);
         let mut answers = self.answers.clone();
@@ -135,7 +135,8 @@ impl Machine {
         let instance = Instance::default();
         let distro = Distro::named("debian");
         let outside = Disks(self.places());
-        let mut cx = Context { outside: &outside, ..Context::new(&mut root, &config, &instance, &distro, &report) };
+        let mut cx =
+            ModuleContext { outside: &outside, ..ModuleContext::new(&mut root, &config, &instance, &distro, &report) };
         handler(&mut cx).unwrap();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         let warnings = report.entries().iter().map(|e| e.to_string()).collect();

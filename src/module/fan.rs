@@ -18,7 +18,7 @@ use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage, installed};
 use crate::system::service::{self, Action};
-use crate::system::{Context, packages};
+use crate::system::{ModuleContext, packages};
 
 const FILE: &str = "/etc/network/fan";
 const SERVICE: &str = "ubuntu-fan";
@@ -35,7 +35,7 @@ pub static MODULE: Module = Module {
 };
 
 /// The file and its text, if there is one to write.
-fn asked(cx: &mut Context) -> Option<(String, String)> {
+fn asked(cx: &mut ModuleContext) -> Option<(String, String)> {
     let section = cx.map("fan")?;
     let text = |key: &str| section.get(key).and_then(|v| v.text()).filter(|t| !t.is_empty());
     let config = text("config")?;
@@ -43,14 +43,14 @@ fn asked(cx: &mut Context) -> Option<(String, String)> {
     Some((text("config_path").unwrap_or(FILE.to_owned()), format!("{config}{end}")))
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     match asked(cx) {
         Some((path, text)) => cx.root.write(&path, text, Attr::root(0o644)),
         None => Ok(()),
     }
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     if asked(cx).is_none() {
         return Ok(());
     }

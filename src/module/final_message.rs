@@ -21,7 +21,7 @@ use crate::detect::NONE;
 use crate::document::{Map, Value};
 use crate::instance::{Frequency, state};
 use crate::root::{Attr, Stage};
-use crate::system::{Context, Screen, template};
+use crate::system::{ModuleContext, Screen, template};
 
 /// Programs that watch a console wait for cloud-init's own words.
 const DEFAULT: &str = "## template: jinja\nCloud-init v. {{version}} finished at {{timestamp}}. Datasource {{datasource}}.  \
@@ -38,12 +38,12 @@ pub static MODULE: Module = Module {
 };
 
 /// The message that is asked for; empty: none.
-fn asked(cx: &Context) -> String {
+fn asked(cx: &ModuleContext) -> String {
     let given = cx.args.first().cloned().or_else(|| cx.text("final_message")).unwrap_or_default();
     given.trim().to_owned()
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let uptime = cx.root.text("/proc/uptime").split_whitespace().next().unwrap_or("0").to_owned();
     let (time, version) = (clock::now(), env!("CARGO_PKG_VERSION"));
     let asked = asked(cx);

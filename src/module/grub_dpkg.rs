@@ -24,7 +24,7 @@ use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 pub static MODULE: Module = Module {
     name: "grub_dpkg",
@@ -37,7 +37,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let key = if cx.config.get("grub_dpkg").is_some() { "grub_dpkg" } else { "grub-dpkg" };
     let Some(section) = cx.map(key) else { return Ok(()) };
     if !section.get("enabled").is_some_and(|v| !v.is_null() && !v.is_false()) {
@@ -66,7 +66,7 @@ fn running(cx: &mut Context) -> Result<()> {
 
 /// The disk of /boot, or with EFI the device of /boot/efi, by its first name in /dev/disk/by-id. Empty if it cannot be
 /// found, as in a container.
-fn of_boot(cx: &mut Context, is_efi: bool) -> Result<String> {
+fn of_boot(cx: &mut ModuleContext, is_efi: bool) -> Result<String> {
     let (target, path) = if is_efi { ("device", "/boot/efi") } else { ("disk", "/boot") };
     let probe = Command::new(["grub-probe", "-t", target, path]).with_errors();
     let Ok(found) = cx.root.output(probe) else {

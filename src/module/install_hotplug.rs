@@ -19,7 +19,7 @@ use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage, installed};
 use crate::system::hotplug::{self, RULE};
-use crate::system::{Context, service};
+use crate::system::{ModuleContext, service};
 
 const SOCKET: &str = "cloud-init-hotplugd.socket";
 /// The rule's action. It starts no program before the FIFO of the socket exists. The environment has the name that udev gives the
@@ -38,7 +38,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let asked = hotplug::asked(cx.config, cx.report);
     if cfg!(not(feature = "tools")) {
         if asked == Some(true) {
@@ -83,6 +83,6 @@ fn running(cx: &mut Context) -> Result<()> {
     reload(cx)
 }
 
-fn reload(cx: &mut Context) -> Result<()> {
+fn reload(cx: &mut ModuleContext) -> Result<()> {
     cx.root.run(Command::new(["udevadm", "control", "--reload-rules"]))
 }

@@ -21,7 +21,7 @@ use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Command, Stage, installed};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use crate::system::service::{self, Action};
 
 const FILE: &str = "/etc/default/keyboard";
@@ -52,7 +52,7 @@ struct Keyboard {
     options: String,
 }
 
-fn keyboard(cx: &mut Context) -> Result<Option<Keyboard>> {
+fn keyboard(cx: &mut ModuleContext) -> Result<Option<Keyboard>> {
     let Some(map) = cx.map("keyboard") else { return Ok(None) };
     // The file is read by shells, so only characters that are not special to one are accepted.
     let name = |key: &str, default: &str| match map.get(key).filter(|v| !v.is_null()) {
@@ -76,7 +76,7 @@ fn keyboard(cx: &mut Context) -> Result<Option<Keyboard>> {
     Ok(Some(keyboard))
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
     if cx.distro.family != Family::Debian {
         return Ok(());
@@ -91,7 +91,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
 
 /// Has the desktop of a Raspberry Pi, its on-screen keyboard and the present devices use the file's layout (cloud-init
 /// 26.2, raspberry_pi_os.py, `set_keymap`).
-fn set_on_pi(cx: &mut Context) -> Result<()> {
+fn set_on_pi(cx: &mut ModuleContext) -> Result<()> {
     let program = raspberry_pi::CONFIG;
     for words in
         [&[program, "nonint", "update_labwc_keyboard"][..], &[program, "nonint", "update_squeekboard", "restart"]]
@@ -106,7 +106,7 @@ fn set_on_pi(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(words))
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(keyboard) = keyboard(cx)? else { return Ok(()) };
     let Keyboard { layout, model, variant, options } = keyboard;
     match cx.distro.family {

@@ -21,7 +21,7 @@ use crate::document::Value;
 use crate::instance::{Frequency, state};
 use crate::root::{Attr, Stage};
 use crate::system::users::names_of;
-use crate::system::{Context, console, host_keys};
+use crate::system::{ModuleContext, console, host_keys};
 
 pub static MODULE: Module = Module {
     name: "keys_to_console",
@@ -38,7 +38,7 @@ const BAR: &str = "#############################################################
 const KEYS: &str = "-----BEGIN SSH HOST KEY KEYS-----\n";
 
 /// Prints the keys that are there.
-fn running(context: &mut Context) -> Result<()> {
+fn running(context: &mut ModuleContext) -> Result<()> {
     if host_keys::is_rsa_due(context) {
         context.root.write(&without_rsa(context), "", Attr::root(0o600))?;
     }
@@ -47,7 +47,7 @@ fn running(context: &mut Context) -> Result<()> {
 }
 
 /// Prints the RSA key if the final stage printed the keys without it.
-fn print_rsa(context: &mut Context) -> Result<()> {
+fn print_rsa(context: &mut ModuleContext) -> Result<()> {
     if let Some(key) = rsa_left_out(context) {
         context.root.remove(&without_rsa(context))?;
         print(context, &[key]);
@@ -56,17 +56,17 @@ fn print_rsa(context: &mut Context) -> Result<()> {
 }
 
 /// Says that the keys were printed without the RSA key, which was still to be made.
-fn without_rsa(context: &Context) -> String {
+fn without_rsa(context: &ModuleContext) -> String {
     format!("{}/prepivot-printed-without-rsa", state::folder(context.instance))
 }
 
 /// The RSA key's file and line, if it was made after the keys had been printed: by ssh, in the background, or by phone_home.
-fn rsa_left_out(context: &mut Context) -> Option<(String, String)> {
+fn rsa_left_out(context: &mut ModuleContext) -> Option<(String, String)> {
     let is_rsa = |(file, _): &(String, String)| file == "ssh_host_rsa_key.pub";
     context.root.exists(&without_rsa(context)).then(|| host_keys::public_keys(context.root))?.into_iter().find(is_rsa)
 }
 
-fn print(context: &Context, keys: &[(String, String)]) {
+fn print(context: &ModuleContext, keys: &[(String, String)]) {
     if context.config.at(&["ssh", "emit_keys_to_console"]).is_some_and(Value::is_false) {
         return;
     }

@@ -28,7 +28,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Map, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
-use crate::system::{Context, packages};
+use crate::system::{ModuleContext, packages};
 use std::collections::BTreeMap;
 
 const CONF: &str = "/etc/landscape/client.conf";
@@ -51,7 +51,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = optional_map("landscape", cx.get("landscape"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());

@@ -19,7 +19,7 @@ use crate::document::Value;
 use crate::instance::Frequency;
 use crate::machine::{Distro, Family};
 use crate::root::{Attr, Command, Stage, installed};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use crate::system::packages;
 use crate::system::shell::{set_variable, variable};
 
@@ -53,7 +53,7 @@ struct Wanted {
     generated: bool,
 }
 
-fn wanted(cx: &Context) -> Result<Option<Wanted>> {
+fn wanted(cx: &ModuleContext) -> Result<Option<Wanted>> {
     let family = cx.distro.family;
     let file = other_file(cx).filter(|_| family != Family::Arch).unwrap_or_else(|| default_file(family).into());
     let lang = |file: &str| variable(&cx.root.text(file), "LANG").filter(|l| !l.is_empty()).map(str::to_owned);
@@ -81,7 +81,7 @@ fn wanted(cx: &Context) -> Result<Option<Wanted>> {
 }
 
 /// The file that the configuration names instead of the distribution's.
-fn other_file(cx: &Context) -> Option<String> {
+fn other_file(cx: &ModuleContext) -> Option<String> {
     cx.text("locale_configfile").filter(|file| file != default_file(cx.distro.family))
 }
 
@@ -105,7 +105,7 @@ fn default_locale(distro: &Distro) -> Option<&'static str> {
 
 /// The files. Debian's own program, where it is there, sets the locale once it is made; until then it would name one that is not
 /// there.
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     if let Some(file) = other_file(cx).filter(|_| cx.distro.family == Family::Arch) {
         cx.report.warn(format_args!("Invalid locale_configfile {file}, only supported value is {SYSTEMD}"));
@@ -128,7 +128,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     }
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(wanted) = wanted(cx)? else { return Ok(()) };
     let neutral = |argv: Vec<String>| {
         let command = Command::new(argv);
@@ -162,18 +162,18 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Whether a Debian system lacks the program that sets its locale. A tree without dpkg is not a complete system.
-fn has_no_program(cx: &Context) -> bool {
+fn has_no_program(cx: &ModuleContext) -> bool {
     (cx.root.is_live() || installed::which(cx.root, "dpkg").is_some())
         && installed::which(cx.root, "update-locale").is_none()
 }
 
-fn set_lang(cx: &mut Context, wanted: &Wanted) -> Result<()> {
+fn set_lang(cx: &mut ModuleContext, wanted: &Wanted) -> Result<()> {
     let set = |text: &str| Ok(Some(set_variable(text, "LANG", &wanted.locale)));
     cx.root.edit_text(&wanted.file, Attr::root(0o644), set).map(drop)
 }
 
 /// Has the locale in /etc/locale.gen, without a comment sign before it. The others stay as they are.
-fn enable(cx: &mut Context, locale: &str) -> Result<()> {
+fn enable(cx: &mut ModuleContext, locale: &str) -> Result<()> {
     // Except on Debian, only a line of this name makes a locale that LANG finds by it.
     let line = if cx.distro.family != Family::Debian && !locale.contains('.') {
         format!("{locale} UTF-8")

@@ -23,7 +23,7 @@ use crate::document::{Map, Value, json};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
 use crate::system::ini::Ini;
-use crate::system::{Context, packages, shell};
+use crate::system::{ModuleContext, packages, shell};
 
 const CONF: &str = "/etc/mcollective/server.cfg";
 const PUBLIC: &str = "/etc/mcollective/ssl/server-public.pem";
@@ -38,7 +38,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("mcollective") else { return Ok(()) };
     packages::install(cx, &["mcollective".to_owned()])?;
     if let Some(conf) = section.get("conf").and_then(Value::as_map) {
@@ -47,7 +47,7 @@ fn running(cx: &mut Context) -> Result<()> {
     cx.root.run(Command::new(["service", "mcollective", "restart"]))
 }
 
-fn configure(cx: &mut Context, conf: &Map) -> Result<()> {
+fn configure(cx: &mut ModuleContext, conf: &Map) -> Result<()> {
     let old = cx.root.read_small(CONF)?;
     let mut ini = Ini::parse(CONF, &String::from_utf8_lossy(old.as_deref().unwrap_or_default()), false)?;
     for (key, value) in conf.iter() {

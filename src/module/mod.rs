@@ -1,6 +1,6 @@
 //! One file per cloud-config module, and the table of them.
 //!
-//! A module is a function of its [`Context`]: the root, the merged cloud-config, the instance, the report.
+//! A module is a function of its [`ModuleContext`]: the root, the merged cloud-config, the instance, the report.
 //! What only writes files is done before the pivot (`before_pivot`); what needs the running system is done in a
 //! stage of the real root (`running`).
 //!
@@ -68,10 +68,10 @@ use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::Stage;
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 /// One half of a module. Ignored or replaced values are added to the context's report. An error means that the request failed.
-pub type Handler = fn(&mut Context) -> Result<()>;
+pub type Handler = fn(&mut ModuleContext) -> Result<()>;
 
 /// The special tasks for which a stage calls a module, apart from its place in a list. At most one module has each role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub struct Module {
     pub repeats: bool,
     /// Whether `running`, although due, has nothing to do in this boot, as far as that is known before the
     /// pivot.
-    pub idle: Option<fn(&mut Context) -> bool>,
+    pub idle: Option<fn(&mut ModuleContext) -> bool>,
     /// Whether `running` never needs the network.
     pub offline: bool,
     /// Background work: done once for each instance after the final stage, in a separate process with idle
@@ -133,7 +133,7 @@ pub enum BeforeServices {
     Running,
     /// `running`, if this returns true: the local stage has what it needs. Otherwise the network stage runs it, with all that
     /// comes after it in the list.
-    IfReady(fn(&mut Context) -> bool),
+    IfReady(fn(&mut ModuleContext) -> bool),
     /// This, in its place in the list. It is not marked as done.
     Step(Handler),
 }
@@ -143,7 +143,7 @@ pub enum BeforeServices {
 pub struct Background {
     pub run: Handler,
     /// Whether there is nothing to do, so that no process is started.
-    pub idle: fn(&mut Context) -> bool,
+    pub idle: fn(&mut ModuleContext) -> bool,
 }
 
 impl Module {
@@ -198,7 +198,7 @@ impl Module {
     }
 }
 
-fn left_out(_: &mut Context) -> Result<()> {
+fn left_out(_: &mut ModuleContext) -> Result<()> {
     Err(Error::new("this build of prepivot leaves it out"))
 }
 

@@ -27,7 +27,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
-use crate::system::{Context, packages};
+use crate::system::{ModuleContext, packages};
 use std::time::Duration;
 
 /// Left by packages that want a new boot.
@@ -44,7 +44,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let either = |a: &str, b: &str| cx.flag(a, false) || cx.flag(b, false);
     let update = either("package_update", "apt_update");
     let upgrade = either("package_upgrade", "apt_upgrade");

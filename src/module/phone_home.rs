@@ -35,7 +35,7 @@ use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::{Stage, run_dir};
 use crate::system::hostname::Name;
-use crate::system::{Context, WebRequest, host_keys, service, shell, template};
+use crate::system::{ModuleContext, WebRequest, host_keys, service, shell, template};
 use crate::trust::quote::{self, MAX_NONCE};
 use std::path::Path;
 
@@ -55,7 +55,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     match request(cx)? {
         Some((request, tries)) if cx.root.runs_commands() || cx.root.is_plan() => {
             if let Err(e) = service::send(cx, &request, tries) {
@@ -72,7 +72,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// The request, and how often it is tried. None if none is configured.
-pub(super) fn request(cx: &mut Context) -> Result<Option<(WebRequest, u32)>> {
+pub(super) fn request(cx: &mut ModuleContext) -> Result<Option<(WebRequest, u32)>> {
     let Some(section) = cx.map("phone_home") else { return Ok(None) };
     let Some(url) = section.get("url").and_then(Value::as_str) else {
         cx.report.warn("phone_home.url: it is needed: nothing is sent");
@@ -103,7 +103,7 @@ fn tries(section: &Map, report: &Problems) -> u32 {
 }
 
 /// The posted form (WHATWG URL Standard, application/x-www-form-urlencoded). A missing value is `N/A`.
-fn body(cx: &mut Context, section: &Map) -> String {
+fn body(cx: &mut ModuleContext, section: &Map) -> String {
     let names: Vec<String> = match section.get("post") {
         Some(Value::List(list)) => list.iter().filter_map(shell::word).collect(),
         Some(Value::String(one)) if one.as_str() != "all" => vec![one.to_string()],
@@ -148,7 +148,7 @@ fn body(cx: &mut Context, section: &Map) -> String {
 }
 
 /// The fields of a quote. Without one they are `N/A`.
-fn quoted(cx: &mut Context, nonce: &Value) -> Vec<String> {
+fn quoted(cx: &mut ModuleContext, nonce: &Value) -> Vec<String> {
     let wanted = || Error::new(format!("expected 1 to {MAX_NONCE} bytes in hexadecimal digits, in quotes"));
     let nonce = nonce.as_str().and_then(hex::decode).filter(|nonce| (1..=MAX_NONCE).contains(&nonce.len()));
     let made = nonce.ok_or_else(wanted).and_then(|nonce| match cx.root.is_live() {

@@ -27,7 +27,7 @@ use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Command, Stage};
-use crate::system::{Context, shell};
+use crate::system::{ModuleContext, shell};
 
 pub static MODULE: Module = Module {
     name: "power_state_change",
@@ -41,7 +41,7 @@ pub static MODULE: Module = Module {
 
 /// Keeps the command, and its condition, for the end of the stage: by then the status is written, so `timeout`, which says how
 /// long to wait for that, is only checked. Nothing happens to a machine whose configuration is wrong.
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("power_state") else { return Ok(()) };
     match read(cx, section) {
         Ok(Some((condition, command))) => cx.root.at_end(condition, command),
@@ -52,7 +52,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// The condition and the command. None if the condition is false.
-fn read(cx: &Context, section: &Map) -> Result<Option<(Option<Command>, Command)>> {
+fn read(cx: &ModuleContext, section: &Map) -> Result<Option<(Option<Command>, Command)>> {
     let at = |key: &str| section.get(key).filter(|v| !v.is_null());
     let mode = at("mode").and_then(Value::as_str).unwrap_or_default();
     let flag = match mode {

@@ -38,7 +38,7 @@ use crate::document::{Map, Value, optional_map, to_yaml, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Ids, Stage, owner};
 use crate::system::ini::Ini;
-use crate::system::{Context, installer, packages, service, shell};
+use crate::system::{ModuleContext, installer, packages, service, shell};
 
 /// Packages and services, by preference.
 const NAMES: [&str; 2] = ["puppet-agent", "puppet"];
@@ -55,7 +55,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("puppet") else { return Ok(()) };
     let text = |key: &str| section.get(key).and_then(Value::text);
     let flag = |key: &str, default| section.get(key).filter(|v| !v.is_null()).map_or(default, Value::is_true);
@@ -103,7 +103,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Installs the package that the configuration names, else the first of those that can be installed.
-fn install(cx: &mut Context, section: &Map) -> Result<()> {
+fn install(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let text = |key: &str| section.get(key).and_then(Value::text);
     let package = |name: &str| {
         let version = text("version").map_or(Value::Null, Value::from);
@@ -119,14 +119,14 @@ fn install(cx: &mut Context, section: &Map) -> Result<()> {
 }
 
 /// Does `verb` to the first service that knows it.
-fn services(cx: &mut Context, verb: &str) {
+fn services(cx: &mut ModuleContext, verb: &str) {
     if !NAMES.iter().any(|name| service::control(cx, verb, &format!("{name}.service")).is_ok()) {
         cx.report.warn(format_args!("puppet: failed to {verb} any of the services {}", NAMES.join(", ")));
     }
 }
 
 /// Arguments of a run of the agent.
-fn arguments(cx: &mut Context, section: &Map) -> Vec<String> {
+fn arguments(cx: &mut ModuleContext, section: &Map) -> Vec<String> {
     match section.get("exec_args") {
         Some(Value::List(list)) => list.iter().filter_map(shell::word).collect(),
         Some(Value::String(line)) => line.split_whitespace().map(str::to_owned).collect(),
@@ -152,7 +152,7 @@ impl Agent<'_> {
     }
 
     /// A path: the configuration's own, else what the agent says of its setting.
-    fn path(&self, cx: &mut Context, key: &str, setting: &str) -> Result<String> {
+    fn path(&self, cx: &mut ModuleContext, key: &str, setting: &str) -> Result<String> {
         if let Some(path) = self.section.get(key).and_then(Value::text) {
             return Ok(path);
         }
@@ -168,7 +168,7 @@ impl Agent<'_> {
         Err(Error::new(format!("puppet.{key}: {} does not say where its {setting} is: set the key", self.program())))
     }
 
-    fn configure(&self, cx: &mut Context, conf: &Map) -> Result<()> {
+    fn configure(&self, cx: &mut ModuleContext, conf: &Map) -> Result<()> {
         let path = self.path(cx, "conf_file", "config")?;
         let old = cx.root.read_small(&path)?;
         let mut ini = Ini::parse(&path, &String::from_utf8_lossy(old.as_deref().unwrap_or_default()), true)?;
@@ -199,7 +199,7 @@ impl Agent<'_> {
     }
 
     /// Writes the server's certificate to the agent's path.
-    fn certificate(&self, cx: &mut Context, text: &str) -> Result<()> {
+    fn certificate(&self, cx: &mut ModuleContext, text: &str) -> Result<()> {
         let folder = self.path(cx, "ssl_dir", "ssldir")?;
         let user = if self.aio { "root" } else { "puppet" };
         let ids = owner::user_ids(cx.root, user).filter(|_| !self.aio).map(|ids| Ids { uid: ids.uid, gid: 0 });
@@ -216,7 +216,7 @@ impl Agent<'_> {
     }
 }
 
-fn certname(cx: &mut Context, name: &str) -> String {
+fn certname(cx: &mut ModuleContext, name: &str) -> String {
     let mut name = name.replace("%i", &cx.instance.instance_id);
     if name.contains("%f") {
         let output = cx.root.output(Command::new(["hostname", "-f"]));

@@ -31,7 +31,7 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use std::time::Duration;
 
 pub(super) const CONFIG: &str = "/usr/bin/raspi-config";
@@ -51,7 +51,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("rpi") else { return Ok(()) };
     let mut changed = false;
     for (key, value) in section.iter() {
@@ -76,12 +76,12 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Runs a command; a failure is an error of the report. Whether it succeeded.
-pub(super) fn done(cx: &mut Context, command: Command) -> bool {
+pub(super) fn done(cx: &mut ModuleContext, command: Command) -> bool {
     let result = cx.root.run(command);
     cx.report.keep(result).is_some()
 }
 
-fn gadget(cx: &mut Context, on: bool) -> bool {
+fn gadget(cx: &mut ModuleContext, on: bool) -> bool {
     if !cx.root.is_file(GADGET) {
         cx.report.error(format_args!("rpi.enable_usb_gadget: there is no program {GADGET}"));
         return false;
@@ -91,7 +91,7 @@ fn gadget(cx: &mut Context, on: bool) -> bool {
     done(cx, Command::new([GADGET, word, "-f"]).limit(GADGET_LIMIT))
 }
 
-fn switch_all(cx: &mut Context, interfaces: &Map) -> bool {
+fn switch_all(cx: &mut ModuleContext, interfaces: &Map) -> bool {
     let mut changed = false;
     for (name, value) in interfaces.iter() {
         changed |= match (name, value) {
@@ -126,7 +126,7 @@ fn switch_all(cx: &mut Context, interfaces: &Map) -> bool {
 }
 
 /// raspi-config's 0 is on.
-fn switch(cx: &mut Context, function: &str, on: bool) -> bool {
+fn switch(cx: &mut ModuleContext, function: &str, on: bool) -> bool {
     done(cx, Command::new([CONFIG, "nonint", function, if on { "0" } else { "1" }]))
 }
 
@@ -136,7 +136,7 @@ struct Serial {
     hardware: bool,
 }
 
-fn serial(cx: &mut Context, asked: &Serial) -> bool {
+fn serial(cx: &mut ModuleContext, asked: &Serial) -> bool {
     let Serial { console, hardware } = *asked;
     let answer = cx.root.output(Command::new([CONFIG, "nonint", "is_pifive"]));
     let pi_5 = answer.is_ok_and(|out| out.status == 0);

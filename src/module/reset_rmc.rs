@@ -8,7 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::detect::NONE;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 const PROGRAMS: &str = "/opt/rsct/install/bin";
 const NODE_ID: &str = "/etc/ct_node_id";
@@ -24,11 +24,11 @@ pub static MODULE: Module = Module {
 };
 
 /// Whether the machine's id is its own, or RSCT is missing.
-fn is_absent(cx: &Context) -> bool {
+fn is_absent(cx: &ModuleContext) -> bool {
     cx.instance.source == NONE || !cx.root.is_dir(PROGRAMS)
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     if is_absent(cx) {
         return Ok(());
     }
@@ -45,7 +45,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// The first line of the file.
-fn node_id(cx: &Context) -> Result<String> {
+fn node_id(cx: &ModuleContext) -> Result<String> {
     let bytes = cx.root.read_small(NODE_ID)?.ok_or_else(|| Error::new(format!("there is no node id in {NODE_ID}")))?;
     Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
 }

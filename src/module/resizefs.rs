@@ -21,9 +21,9 @@ use crate::drive::block::{self, Block};
 use crate::drive::extent;
 use crate::instance::Frequency;
 use crate::machine::Machine;
-use crate::root::{Command, Kind, Stage, installed};
+use crate::root::{Command, FileKind, Stage, installed};
 use crate::system::mount_table::{self, Mounted};
-use crate::system::{Context, disk_sizes};
+use crate::system::{ModuleContext, disk_sizes};
 
 /// The first btrfs-progs whose resize can wait for another exclusive operation.
 const BTRFS_QUEUE: (u32, u32) = (5, 10);
@@ -38,34 +38,34 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn idle(cx: &mut Context) -> bool {
+fn idle(cx: &mut ModuleContext) -> bool {
     disk_sizes::are_as_recorded(cx) || is_full(cx)
 }
 
 /// Whether the file system of this initramfs's new root has the size of its device.
-fn is_full(cx: &Context) -> bool {
+fn is_full(cx: &ModuleContext) -> bool {
     mount_table::device_of_new_root(cx).is_some_and(|(mounted, block, _)| fills(cx, &mounted, &block))
 }
 
 /// Whether the running system's root has the size of its device, by what the device says.
-fn is_live_root_full(cx: &Context, mounted: &Mounted) -> bool {
+fn is_live_root_full(cx: &ModuleContext, mounted: &Mounted) -> bool {
     let block =
         cx.outside.places().filter(|_| cx.root.is_live()).and_then(|places| block::at(&places, &mounted.source));
     block.is_some_and(|block| fills(cx, mounted, &block))
 }
 
-fn fills(cx: &Context, mounted: &Mounted, block: &Block) -> bool {
+fn fills(cx: &ModuleContext, mounted: &Mounted, block: &Block) -> bool {
     let device = cx.root.open_device(&block.node);
     device.is_ok_and(|device| extent::read(&mounted.kind, &device).is_some_and(|extent| extent.fills(block.size)))
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     // growpart has run by then.
     if grow(cx)? { disk_sizes::record(cx) } else { Ok(()) }
 }
 
 /// Whether the command has ended: a power cut may interrupt one that nothing waits for.
-fn grow(cx: &mut Context) -> Result<bool> {
+fn grow(cx: &mut ModuleContext) -> Result<bool> {
     let argument = cx.args.first().map(|a| Value::from(a.as_str()));
     let asked = argument.as_ref().or(cx.config.get("resize_rootfs"));
     let waits = !asked.and_then(Value::as_str).is_some_and(|word| word.trim().eq_ignore_ascii_case("noblock"));
@@ -94,12 +94,12 @@ fn grow(cx: &mut Context) -> Result<bool> {
 }
 
 /// Whether the running system lacks a program.
-fn is_missing(cx: &Context, program: &str) -> bool {
+fn is_missing(cx: &ModuleContext, program: &str) -> bool {
     cx.root.is_live() && installed::which(cx.root, program).is_none()
 }
 
 /// The command that grows the root's file system. None if there is nothing to grow; reports the surprising cases.
-fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
+fn command(cx: &mut ModuleContext, mounted: &Mounted) -> Result<Option<Vec<String>>> {
     let words = |words: &[&str]| Ok(Some(words.iter().map(|w| (*w).to_owned()).collect()));
     let kind = mounted.kind.to_ascii_lowercase();
     if kind == "zfs" {
@@ -137,7 +137,7 @@ fn command(cx: &mut Context, mounted: &Mounted) -> Result<Option<Vec<String>>> {
 }
 
 /// The device of the root, as a path for programs. None if it does not exist, which is reported except in a container.
-fn device(cx: &mut Context, source: &str) -> Option<String> {
+fn device(cx: &mut ModuleContext, source: &str) -> Option<String> {
     if source == "overlayroot" {
         return None;
     }
@@ -161,7 +161,7 @@ fn device(cx: &mut Context, source: &str) -> Option<String> {
     }
     let known = cx.outside.places().and_then(|places| block::at(&places, &device));
     // A node of the kernel's that sysfs does not list as a block device.
-    let is_device = known.is_some() || cx.root.stat(&device).is_some_and(|s| s.kind == Kind::Other);
+    let is_device = known.is_some() || cx.root.stat(&device).is_some_and(|s| s.kind == FileKind::Other);
     if !is_device && !is_container() {
         cx.report.warn(format_args!("resizefs: {device}, the device of /, is no device that is there"));
     }
@@ -169,7 +169,7 @@ fn device(cx: &mut Context, source: &str) -> Option<String> {
 }
 
 /// The first disk of a ZFS pool that is online.
-fn disk_of_pool(cx: &mut Context, pool: &str) -> Result<Option<String>> {
+fn disk_of_pool(cx: &mut ModuleContext, pool: &str) -> Result<Option<String>> {
     if !cx.root.exists("/dev/zfs") {
         return Ok(None);
     }
@@ -184,7 +184,7 @@ fn disk_of_pool(cx: &mut Context, pool: &str) -> Result<Option<String>> {
 }
 
 /// Whether the root's btrfs knows `--enqueue`.
-fn can_queue(cx: &mut Context) -> Result<bool> {
+fn can_queue(cx: &mut ModuleContext) -> Result<bool> {
     if is_missing(cx, "btrfs") {
         return Ok(false);
     }

@@ -26,7 +26,7 @@ use crate::base::problem::Problems;
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::{Context, template};
+use crate::system::{ModuleContext, template};
 
 const RESOLV: &str = "/etc/resolv.conf";
 const RESOLVED: &str = "/etc/systemd/resolved.conf";
@@ -44,7 +44,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     if !cx.flag("manage_resolv_conf", false) {
         return Ok(());
     }

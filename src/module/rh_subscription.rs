@@ -37,7 +37,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
 use crate::instance::Frequency;
 use crate::root::{Command, Output, Stage};
-use crate::system::{Context, service};
+use crate::system::{ModuleContext, service};
 
 const PROGRAM: &str = "subscription-manager";
 /// Made again when the release has changed.
@@ -74,7 +74,7 @@ impl<'a> Subscription<'a> {
     }
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("rh_subscription") else { return Ok(()) };
     let wanted = Subscription(section);
     let is_set = |key: &str| wanted.text(key).is_some_and(|t| !t.is_empty());
@@ -94,14 +94,14 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Runs the program, whatever its exit status.
-fn manager(cx: &mut Context, arguments: &[String], secret: Option<&str>) -> Result<Output> {
+fn manager(cx: &mut ModuleContext, arguments: &[String], secret: Option<&str>) -> Result<Output> {
     let argv = [PROGRAM.to_owned()].into_iter().chain(arguments.iter().cloned());
     let command = Command::new(argv).with_errors();
     cx.root.output(secret.into_iter().fold(command, Command::secret))
 }
 
 /// Runs the program; the error says what failed, and what the program said.
-fn step(cx: &mut Context, what: &str, arguments: &[String], secret: Option<&str>) -> Result<String> {
+fn step(cx: &mut ModuleContext, what: &str, arguments: &[String], secret: Option<&str>) -> Result<String> {
     let output = manager(cx, arguments, secret)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status == 0 {
@@ -115,7 +115,7 @@ fn step(cx: &mut Context, what: &str, arguments: &[String], secret: Option<&str>
     Err(Error::new(format!("rh_subscription: failed to {what}: exit status {}: {said}", output.status)))
 }
 
-fn register(cx: &mut Context, wanted: &Subscription) -> Result<()> {
+fn register(cx: &mut ModuleContext, wanted: &Subscription) -> Result<()> {
     let attaches = wanted.get("auto_attach");
     if attaches.is_some_and(|v| !v.is_true() && !v.is_false()) {
         return Err(Error::new("rh_subscription.auto_attach: expected true or false"));
@@ -160,7 +160,7 @@ fn register(cx: &mut Context, wanted: &Subscription) -> Result<()> {
     Ok(())
 }
 
-fn attach_pools(cx: &mut Context, pools: &[String]) -> Result<()> {
+fn attach_pools(cx: &mut ModuleContext, pools: &[String]) -> Result<()> {
     if pools.is_empty() {
         return Ok(());
     }
@@ -181,7 +181,7 @@ fn attach_pools(cx: &mut Context, pools: &[String]) -> Result<()> {
     step(cx, "attach the pools", &arguments, None).map(drop)
 }
 
-fn change_repositories(cx: &mut Context, enable: &[String], disable: &[String]) -> Result<()> {
+fn change_repositories(cx: &mut ModuleContext, enable: &[String], disable: &[String]) -> Result<()> {
     if enable.is_empty() && disable.is_empty() {
         return Ok(());
     }

@@ -30,7 +30,7 @@ use crate::document::{Map, Value, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage, installed};
 use crate::system::service::{self, Action};
-use crate::system::{Context, packages, shell};
+use crate::system::{ModuleContext, packages, shell};
 use std::collections::HashMap;
 
 pub static MODULE: Module = Module {
@@ -69,7 +69,7 @@ impl Config {
     }
 }
 
-fn config(cx: &mut Context) -> Result<Option<Config>> {
+fn config(cx: &mut ModuleContext) -> Result<Option<Config>> {
     let Some(value) = cx.get("rsyslog") else { return Ok(None) };
     let section = match value {
         Value::Map(map) => map.clone(),
@@ -102,7 +102,7 @@ fn config(cx: &mut Context) -> Result<Option<Config>> {
     Ok(Some(Config { folder, file, configs, remotes, section }))
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(config) = config(cx)? else { return Ok(()) };
     let mut files: Vec<(String, String)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -143,7 +143,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(config) = config(cx)? else { return Ok(()) };
     if config.section.get("install_rsyslog").is_some_and(Value::is_true) {
         let program = config.section.get("check_exe").and_then(Value::as_str).unwrap_or("rsyslogd");

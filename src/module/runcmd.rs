@@ -17,7 +17,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::{Context, shell};
+use crate::system::{ModuleContext, shell};
 
 pub static MODULE: Module = Module {
     name: "runcmd",
@@ -28,7 +28,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(value) = cx.get("runcmd") else { return Ok(()) };
     let script = shell::script("runcmd", value)?;
     let path = format!("{}/scripts/runcmd", cx.instance_dir());

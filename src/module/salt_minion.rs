@@ -25,7 +25,7 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, json, to_yaml};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Ids, Stage, installed, owner};
-use crate::system::{Context, packages, service};
+use crate::system::{ModuleContext, packages, service};
 
 const PROGRAM: &str = "salt-minion";
 
@@ -40,7 +40,7 @@ pub static MODULE: Module = Module {
 };
 
 /// Before the package is installed its folders are not known, and files in its place would stop some package managers.
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     if installed::which(cx.root, PROGRAM).is_none() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     }
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.get("salt_minion").and_then(Value::as_map) else { return Ok(()) };
     let text = |key: &str, default: &str| section.get(key).and_then(Value::text).unwrap_or_else(|| default.to_owned());
     packages::install(cx, &[text("pkg_name", PROGRAM)])?;
@@ -68,7 +68,7 @@ fn running(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn write_files(cx: &mut Context, section: &Map) -> Result<()> {
+fn write_files(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let text = |key: &str| section.get(key).and_then(Value::text);
     let folder = text("config_dir").unwrap_or_else(|| "/etc/salt".into());
     let folder = folder.trim_end_matches('/');
@@ -96,7 +96,7 @@ fn write_files(cx: &mut Context, section: &Map) -> Result<()> {
 
 /// Mode and owner of the minion's configuration, which may hold passwords: readable by root and by the group of the user that the
 /// minion becomes (`user` in its configuration, of which `minion.d` takes precedence).
-fn readable(cx: &Context, section: &Map, folder: &str) -> Attr {
+fn readable(cx: &ModuleContext, section: &Map, folder: &str) -> Attr {
     let mut user = section.get("conf").and_then(|conf| conf.get("user")).and_then(Value::text);
     let folder = format!("{folder}/minion.d");
     for name in cx.root.list(&folder).iter().filter(|name| name.ends_with(".conf")) {

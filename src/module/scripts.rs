@@ -5,9 +5,9 @@ use super::{Handler, Module};
 use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::instance::Frequency;
-use crate::root::{Command, Kind, Root, Stage};
+use crate::root::{Command, FileKind, Root, Stage};
 use crate::system::service::wait_for_network;
-use crate::system::{Context, shell};
+use crate::system::{ModuleContext, shell};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 /// The image's own scripts.
@@ -15,15 +15,20 @@ const EACH_BOOT: &str = "/var/lib/cloud/scripts/per-boot";
 const EACH_INSTANCE: &str = "/var/lib/cloud/scripts/per-instance";
 const ONE_TIME: &str = "/var/lib/cloud/scripts/per-once";
 
-fn of_user(cx: &Context) -> String {
+fn of_user(cx: &ModuleContext) -> String {
     format!("{}/scripts", cx.instance_dir())
 }
 
-fn of_vendor(cx: &Context) -> String {
+fn of_vendor(cx: &ModuleContext) -> String {
     format!("{}/scripts/vendor", cx.instance_dir())
 }
 
-const fn module(name: &'static str, frequency: Frequency, running: Handler, idle: fn(&mut Context) -> bool) -> Module {
+const fn module(
+    name: &'static str,
+    frequency: Frequency,
+    running: Handler,
+    idle: fn(&mut ModuleContext) -> bool,
+) -> Module {
     Module { name, stage: Stage::Final, frequency, running: Some(running), idle: Some(idle), ..Module::NEW }
 }
 
@@ -70,24 +75,24 @@ pub static USER: Module = module("scripts_user", Frequency::Instance, user, |cx|
 pub static VENDOR: Module =
     module("scripts_vendor", Frequency::Instance, vendor, |cx| cx.root.list(&of_vendor(cx)).is_empty());
 
-fn per_boot(cx: &mut Context) -> Result<()> {
+fn per_boot(cx: &mut ModuleContext) -> Result<()> {
     run_parts(cx, EACH_BOOT, &[])
 }
 
-fn per_instance(cx: &mut Context) -> Result<()> {
+fn per_instance(cx: &mut ModuleContext) -> Result<()> {
     run_parts(cx, EACH_INSTANCE, &[])
 }
 
-fn per_once(cx: &mut Context) -> Result<()> {
+fn per_once(cx: &mut ModuleContext) -> Result<()> {
     run_parts(cx, ONE_TIME, &[])
 }
 
-fn user(cx: &mut Context) -> Result<()> {
+fn user(cx: &mut ModuleContext) -> Result<()> {
     run_parts(cx, &of_user(cx), &[])
 }
 
 /// With the user's `vendor_data: prefix` before each.
-fn vendor(cx: &mut Context) -> Result<()> {
+fn vendor(cx: &mut ModuleContext) -> Result<()> {
     let prefix = match cx.config.at(&["vendor_data", "prefix"]) {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::String(program)) if program.is_empty() => Vec::new(),
@@ -101,12 +106,12 @@ fn vendor(cx: &mut Context) -> Result<()> {
 /// Runs every executable file of a folder, in the order of their names. A failure does not stop the others.
 ///
 /// An error that names those that failed.
-fn run_parts(cx: &mut Context, folder: &str, prefix: &[String]) -> Result<()> {
+fn run_parts(cx: &mut ModuleContext, folder: &str, prefix: &[String]) -> Result<()> {
     let noexec = cx.root.is_live() && statvfs(folder).is_ok_and(|s| s.f_flag.contains(StatVfsMountFlags::NOEXEC));
     let (mut run, mut failed) = (0, Vec::new());
     for name in cx.root.list(folder) {
         let path = format!("{folder}/{name}");
-        let Some(stat) = cx.root.stat(&path).filter(|s| s.kind == Kind::File) else { continue };
+        let Some(stat) = cx.root.stat(&path).filter(|s| s.kind == FileKind::File) else { continue };
         if stat.attr.mode & 0o111 == 0 {
             cx.report.warn(format_args!("{path} is not run: it is not executable"));
             continue;

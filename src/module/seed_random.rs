@@ -27,7 +27,7 @@ use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage, installed};
-use crate::system::{Context, service, shell};
+use crate::system::{ModuleContext, service, shell};
 
 const POOL: &str = "/dev/urandom";
 
@@ -41,7 +41,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn section<'a>(cx: &mut Context<'a>) -> Option<&'a Map> {
+fn section<'a>(cx: &mut ModuleContext<'a>) -> Option<&'a Map> {
     cx.map("random_seed")
 }
 
@@ -49,7 +49,7 @@ fn file(section: Option<&Map>) -> String {
     section.and_then(|s| s.get("file")).and_then(Value::as_str).unwrap_or(POOL).to_owned()
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let section = section(cx);
     let mut seed = match section.and_then(|s| s.get("data")).filter(|v| !v.is_null()) {
         None => Vec::new(),
@@ -98,7 +98,7 @@ fn is_required(section: Option<&Map>) -> bool {
     section.and_then(|s| s.get("command_required")).is_some_and(Value::is_true)
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let section = section(cx);
     let required = is_required(section);
     let Some(command) = command(section) else {

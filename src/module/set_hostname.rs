@@ -21,7 +21,7 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, json};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use crate::system::hostname::{self, Name};
 
 /// The name that was set last, to recognise a later change.
@@ -48,7 +48,7 @@ pub static MODULE: Module = Module {
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn before_pivot(cx: &mut Context) -> Result<()> {
+pub fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }
@@ -66,7 +66,7 @@ pub fn before_pivot(cx: &mut Context) -> Result<()> {
 }
 
 /// The kernel's name, where the file has not been changed since.
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }

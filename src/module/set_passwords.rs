@@ -32,7 +32,7 @@ use crate::root::run_dir::{self, RANDOM_PASSWORDS};
 use crate::root::{Attr, Stage};
 use crate::system::accounts::Accounts;
 use crate::system::users::Users;
-use crate::system::{Context, console, password, service, shell, sshd_config};
+use crate::system::{ModuleContext, console, password, service, shell, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "set_passwords",
@@ -57,7 +57,7 @@ enum Password {
 }
 
 /// Sets the passwords and edits sshd's configuration.
-fn before_pivot(context: &mut Context) -> Result<()> {
+fn before_pivot(context: &mut ModuleContext) -> Result<()> {
     let problems = Problems::new();
     let wanted = wanted(context, &problems);
     let shown = set_all(context, wanted, &problems)?;
@@ -78,7 +78,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
 
 /// Prints random passwords on the console, the only place where they appear in clear text. Passwords set in
 /// an image, or by a boot that was interrupted before it printed them, are set again.
-fn running(context: &mut Context) -> Result<()> {
+fn running(context: &mut ModuleContext) -> Result<()> {
     let shown = match context.root.read(RANDOM_PASSWORDS)? {
         Some(shown) => String::from_utf8_lossy(&shown).into_owned(),
         None => set_anew(context)?,
@@ -94,7 +94,7 @@ fn running(context: &mut Context) -> Result<()> {
 }
 
 /// Sets random passwords again. Returns the text to print.
-fn set_anew(context: &mut Context) -> Result<String> {
+fn set_anew(context: &mut ModuleContext) -> Result<String> {
     // Problems were reported when the passwords were first set.
     let mut random = wanted(context, &Problems::new());
     random.retain(|(_, password)| matches!(password, Password::Random));
@@ -102,7 +102,7 @@ fn set_anew(context: &mut Context) -> Result<String> {
 }
 
 /// Sets passwords. Returns the random ones, one `USER:PASSWORD` per line.
-fn set_all(context: &mut Context, wanted: Vec<(String, Password)>, problems: &Problems) -> Result<String> {
+fn set_all(context: &mut ModuleContext, wanted: Vec<(String, Password)>, problems: &Problems) -> Result<String> {
     let mut shown = String::new();
     if wanted.is_empty() {
         return Ok(shown);
@@ -138,7 +138,7 @@ fn set(accounts: &mut Accounts, user: &str, password: Password, shown: &mut Stri
 
 /// The passwords by user, in cloud-init's order: plain and random ones, then hashes. Problems never contain a
 /// secret.
-fn wanted(context: &mut Context, problems: &Problems) -> Vec<(String, Password)> {
+fn wanted(context: &mut ModuleContext, problems: &Problems) -> Vec<(String, Password)> {
     let mut wanted = Vec::new();
     if let Some(chpasswd) = context.map("chpasswd") {
         if let Some(users) = chpasswd.get("users").filter(|v| !v.is_null()) {
@@ -208,7 +208,7 @@ fn of_word(word: &str) -> Password {
 }
 
 /// `ssh_pwauth`: true, false, or unchanged.
-fn password_logins(context: &mut Context) -> Result<()> {
+fn password_logins(context: &mut ModuleContext) -> Result<()> {
     let Some(value) = context.get("ssh_pwauth") else { return Ok(()) };
     if value.as_str().is_some() {
         context.report.deprecated(deprecated::SSH_PWAUTH.about(""));

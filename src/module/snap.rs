@@ -28,7 +28,7 @@ use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
-use crate::system::{Context, service, snap};
+use crate::system::{ModuleContext, service, snap};
 
 /// In the instance's folder.
 const ASSERTIONS: &str = "snapd.assertions";
@@ -45,7 +45,7 @@ pub static MODULE: Module = Module {
 };
 
 /// The assertions, in the document's order, as one text. None if there are none.
-fn assertions(cx: &mut Context) -> Result<Option<String>> {
+fn assertions(cx: &mut ModuleContext) -> Result<Option<String>> {
     let Some(section) = cx.map("snap") else { return Ok(None) };
     let key = "snap.assertions";
     let values: Vec<&Value> = match section.get("assertions") {
@@ -59,14 +59,14 @@ fn assertions(cx: &mut Context) -> Result<Option<String>> {
     Ok((!texts.is_empty()).then(|| texts.join("\n")))
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     match assertions(cx)? {
         Some(text) => cx.root.write(&format!("{}/{ASSERTIONS}", cx.instance_dir()), text, Attr::root(0o644)),
         None => Ok(()),
     }
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("snap").filter(|section| !section.is_empty()) else { return Ok(()) };
     snap::wait_seeded(cx)?;
     service::wait_for_network(cx);
@@ -103,7 +103,7 @@ fn in_order(map: &Map) -> Vec<&Value> {
 }
 
 /// The words of a command: null at the beginning of a list means that it is not a snap command.
-fn argv(cx: &mut Context, key: &str, command: &Value) -> Result<Vec<String>> {
+fn argv(cx: &mut ModuleContext, key: &str, command: &Value) -> Result<Vec<String>> {
     let expected = || wrong(key, "a text, or a list of texts", command);
     match command {
         Value::String(line) => {

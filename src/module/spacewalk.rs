@@ -19,7 +19,7 @@ use crate::document::Value;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
 use crate::system::hostname::Name;
-use crate::system::{Context, packages};
+use crate::system::{ModuleContext, packages};
 
 const PACKAGE: &str = "rhn-setup";
 const CA_FILE: &str = "/usr/share/rhn/RHN-ORG-TRUSTED-SSL-CERT";
@@ -34,7 +34,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("spacewalk") else { return Ok(()) };
     let text = |key: &str| section.get(key).and_then(Value::text).filter(|t| !t.is_empty());
     let Some(server) = text("server") else { return Ok(()) };

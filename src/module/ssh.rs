@@ -32,7 +32,7 @@ use crate::root::{Attr, Command, Stage};
 use crate::system::accounts::Accounts;
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
 use crate::system::users::Users;
-use crate::system::{Context, host_keys, sshd_config};
+use crate::system::{ModuleContext, host_keys, sshd_config};
 
 pub static MODULE: Module = Module {
     name: "ssh",
@@ -51,7 +51,7 @@ pub static MODULE: Module = Module {
 };
 
 /// Writes host keys and authorized keys. If one fails, the others are still written.
-fn before_pivot(context: &mut Context) -> Result<()> {
+fn before_pivot(context: &mut ModuleContext) -> Result<()> {
     let problems = Problems::new();
     let keep = |result: Result<()>| {
         problems.keep(result);
@@ -70,7 +70,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
 
 /// Writes keys to homes that were not mounted before, and public keys of given private keys that only
 /// ssh-keygen can read.
-fn running(context: &mut Context) -> Result<()> {
+fn running(context: &mut ModuleContext) -> Result<()> {
     let problems = Problems::new();
     let later = state::waiting_logins(context.instance);
     if context.root.exists(&later) {
@@ -83,7 +83,7 @@ fn running(context: &mut Context) -> Result<()> {
 }
 
 /// The types of the private keys in `ssh_keys` that have no public key yet.
-fn unread_keys(context: &Context) -> Vec<&'static str> {
+fn unread_keys(context: &ModuleContext) -> Vec<&'static str> {
     let Some(keys) = context.get("ssh_keys").and_then(Value::as_map) else { return Vec::new() };
     let is_unread = |kind: &&str| {
         let (has, path) = (|what: &str| keys.contains_key(&format!("{kind}_{what}")), host_keys::path(kind));
@@ -93,7 +93,7 @@ fn unread_keys(context: &Context) -> Vec<&'static str> {
     host_keys::TYPES.into_iter().filter(is_unread).collect()
 }
 
-fn read_private_keys(context: &mut Context) -> Result<()> {
+fn read_private_keys(context: &mut ModuleContext) -> Result<()> {
     let problems = Problems::new();
     for kind in unread_keys(context) {
         let path = host_keys::path(kind);
@@ -112,7 +112,7 @@ fn read_private_keys(context: &mut Context) -> Result<()> {
 }
 
 /// Writes the keys and certificates in `ssh_keys`.
-fn given_keys(context: &mut Context) -> Result<()> {
+fn given_keys(context: &mut ModuleContext) -> Result<()> {
     let Some(keys) = optional_map("ssh_keys", context.get("ssh_keys"))? else { return Ok(()) };
     let problems = Problems::new();
     for (key, value) in keys.iter() {
@@ -143,7 +143,7 @@ fn given_keys(context: &mut Context) -> Result<()> {
     problems.into_result()
 }
 
-fn public_keys(context: &mut Context, keys: &Map) -> Result<()> {
+fn public_keys(context: &mut ModuleContext, keys: &Map) -> Result<()> {
     for kind in host_keys::TYPES.iter().filter(|k| !keys.contains_key(&format!("{k}_public"))) {
         let private = keys.get(&format!("{kind}_private")).and_then(Value::as_str);
         if let Some(public) = private.and_then(host_keys::public_of) {
@@ -156,7 +156,7 @@ fn public_keys(context: &mut Context, keys: &Map) -> Result<()> {
 
 /// Authorizes the keys of the datasource and the configuration for the default user; and for root, or with
 /// options that refuse root.
-fn logins(context: &mut Context) -> Result<()> {
+fn logins(context: &mut ModuleContext) -> Result<()> {
     let users = Users::of(context);
     let accounts = Accounts::open(context.root)?;
     let mut keys = Vec::new();

@@ -24,7 +24,7 @@ use crate::root::Stage;
 use crate::system::accounts::Accounts;
 use crate::system::authorized_keys::{self, Key, Rules};
 use crate::system::users::Users;
-use crate::system::{Context, console};
+use crate::system::{ModuleContext, console};
 
 pub static MODULE: Module = Module {
     name: "ssh_authkey_fingerprints",
@@ -36,7 +36,7 @@ pub static MODULE: Module = Module {
 };
 
 /// Prints a table for each user.
-fn running(context: &mut Context) -> Result<()> {
+fn running(context: &mut ModuleContext) -> Result<()> {
     if context.flag("no_ssh_fingerprints", false) {
         log::debug!("Skipping module named ssh_authkey_fingerprints, logging of SSH fingerprints disabled");
     } else {

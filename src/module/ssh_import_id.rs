@@ -20,7 +20,7 @@ use crate::instance::Frequency;
 use crate::root::{Command, Stage, installed};
 use crate::system::accounts::{Accounts, check_name};
 use crate::system::users::{Users, names_of};
-use crate::system::{Context, service};
+use crate::system::{ModuleContext, service};
 
 const PROGRAM: &str = "ssh-import-id";
 
@@ -38,7 +38,7 @@ pub static MODULE: Module = Module {
 };
 
 /// The ids by user, of those who have any. Problems name the user.
-fn wanted(context: &mut Context, problems: &Problems) -> Vec<(String, Vec<String>)> {
+fn wanted(context: &mut ModuleContext, problems: &Problems) -> Vec<(String, Vec<String>)> {
     let mut wanted = Vec::new();
     if let Some((user, ids)) = context.args.split_first() {
         wanted.push((user.clone(), ids.to_vec()));
@@ -60,7 +60,7 @@ fn wanted(context: &mut Context, problems: &Problems) -> Vec<(String, Vec<String
     wanted
 }
 
-fn running(context: &mut Context) -> Result<()> {
+fn running(context: &mut ModuleContext) -> Result<()> {
     let problems = Problems::new();
     let mut wanted = wanted(context, &problems);
     if !wanted.is_empty() && installed::which(context.root, PROGRAM).is_none() {
@@ -79,7 +79,7 @@ fn running(context: &mut Context) -> Result<()> {
 }
 
 /// Runs the program as the user, a second time if it fails: a server that is busy answers the next moment.
-fn import(context: &mut Context, user: &str, ids: &[String]) -> Result<()> {
+fn import(context: &mut ModuleContext, user: &str, ids: &[String]) -> Result<()> {
     check_name("user", user)?;
     if Accounts::open(context.root)?.user(user).is_none() {
         return Err(Error::new("there is no such user"));

@@ -242,8 +242,10 @@ impl Fixture {
         let mut errors = Vec::new();
         let report = Problems::new();
         for handler in handlers.iter().flatten() {
-            let mut cx =
-                Context { outside: &echo, ..Context::new(&mut root, &config, &self.instance, &self.distro, &report) };
+            let mut cx = ModuleContext {
+                outside: &echo,
+                ..ModuleContext::new(&mut root, &config, &self.instance, &self.distro, &report)
+            };
             errors.extend(handler(&mut cx).err().map(|e| e.to_string()));
         }
         errors.extend(report.errors());
@@ -287,7 +289,7 @@ fn file_gets_owner_once_the_user_exists() {
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
     let report = Problems::new();
-    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
+    let mut cx = ModuleContext::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
     write_files::MODULE.running.unwrap()(&mut cx).unwrap();
     let attr = root.stat("/srv/app/x").unwrap().attr;
     assert_eq!((attr.mode, attr.uid, attr.gid), (0o640, 1234, 1235));
@@ -310,7 +312,7 @@ fn user_owns_only_folders_made_for_its_files() {
     for (module, mark) in [(&write_files::MODULE, "config_write_files"), (&users_groups::MODULE, "config_users_groups")]
     {
         let report = Problems::new();
-        let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
+        let mut cx = ModuleContext::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
         module.before_pivot.unwrap()(&mut cx).unwrap();
         crate::instance::state::mark_done(&mut root, &fixture.instance, mark, Frequency::Instance).unwrap();
     }
@@ -320,7 +322,7 @@ fn user_owns_only_folders_made_for_its_files() {
     assert_eq!(["/srv/own", "/srv/own/deep", "/srv/own/deep/x", "/srv/shared/x"].map(|p| owner(&root, p)), [uid; 4]);
     assert_eq!(["/srv", "/srv/shared", "/srv/shared/run"].map(|p| owner(&root, p)), [0; 3]);
     let report = Problems::new();
-    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
+    let mut cx = ModuleContext::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
     write_files::MODULE.running.unwrap()(&mut cx).unwrap();
     assert_eq!((owner(&root, "/usr/local/bin/tool"), root.stat("/usr/local/bin").unwrap().attr), (uid, before));
 }
@@ -538,7 +540,7 @@ fn home_hears_what_it_asked_for() {
     let config = crate::document::yaml::parse("t", config).unwrap();
     let mut root = Root::open(&fixture.dir.0, crate::root::Use::Plan).unwrap();
     let report = Problems::new();
-    let mut cx = Context::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
+    let mut cx = ModuleContext::new(&mut root, &config, &fixture.instance, &fixture.distro, &report);
     let (request, tries) = phone_home::request(&mut cx).unwrap().unwrap();
     assert_eq!((request.method, request.url.as_str(), tries), ("POST", "http://x/i-1/", 7));
     let form = "pub_key_ed25519=ssh-ed25519+A%2Bb+root%40x%0A&pub_key_rsa=N%2FA&instance_id=i-1&hostname=h";

@@ -16,7 +16,7 @@ use crate::base::text::quoted;
 use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 const ZONES: &str = "/usr/share/zoneinfo";
 
@@ -29,7 +29,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let zone = cx.args.first().cloned().or_else(|| cx.text("timezone")).unwrap_or_default();
     if zone.is_empty() || zone == "false" {
         return Ok(());

@@ -15,7 +15,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage};
-use crate::system::{Context, snap};
+use crate::system::{ModuleContext, snap};
 
 /// Snaps of the installers.
 const INSTALLERS: [&str; 2] = ["subiquity", "ubuntu-desktop-installer"];
@@ -30,7 +30,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     snap::wait_seeded(cx)?;
     let list = cx.root.output(Command::new(["snap", "list"]))?;
     let list = String::from_utf8_lossy(&list.stdout).into_owned();

@@ -18,7 +18,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Value, optional_map};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage, installed, run_dir};
-use crate::system::{Context, packages};
+use crate::system::{ModuleContext, packages};
 
 /// The answer that lets the package of the drivers link them (debconf-devel(7)).
 const TEMPLATE: &str = "Template: linux/nvidia/latelink\nType: boolean\nDefault: true\n\
@@ -34,7 +34,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = optional_map("drivers", cx.get("drivers"))? else { return Ok(()) };
     let nvidia = section.get("nvidia");
     if !nvidia.and_then(|n| n.get("license-accepted")).is_some_and(Value::is_true) {
@@ -64,7 +64,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Gives the template to debconf, in the name of cloud-init, which no package has.
-fn load_template(cx: &mut Context) -> Result<()> {
+fn load_template(cx: &mut ModuleContext) -> Result<()> {
     let path = format!("{}/nvidia.template", run_dir::DIR);
     cx.root.write(&path, TEMPLATE, Attr::root(0o600))?;
     let command = Command::new(["debconf-communicate", "-fnoninteractive", "cloud-init"]);

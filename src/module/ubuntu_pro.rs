@@ -34,7 +34,7 @@ use crate::base::problem::Problems;
 use crate::document::{Map, Value, json, optional_map, wrong};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage, installed};
-use crate::system::{Context, packages, service};
+use crate::system::{ModuleContext, packages, service};
 
 /// The known keys of `pro config`: URLs of proxies.
 const PROXIES: [&str; 6] = [
@@ -61,7 +61,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = section(cx)? else { return Ok(()) };
     if section.contains_key("commands") {
         return Err(Error::new("ubuntu_pro.commands: it is not supported any more: use token"));
@@ -91,7 +91,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// The value of `ubuntu_pro`, or of one of its old names.
-fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
+fn section<'a>(cx: &mut ModuleContext<'a>) -> Result<Option<&'a Map>> {
     let old: Vec<&str> = ["ubuntu-advantage", "ubuntu_advantage"].into_iter().filter(|k| cx.get(k).is_some()).collect();
     if old.len() > 1 {
         return Err(Error::new(format!(
@@ -107,7 +107,7 @@ fn section<'a>(cx: &mut Context<'a>) -> Result<Option<&'a Map>> {
 }
 
 /// Sets and unsets the keys of `config`, in their order, if all of them are valid.
-fn configure(cx: &mut Context, config: Option<&Value>) -> Result<()> {
+fn configure(cx: &mut ModuleContext, config: Option<&Value>) -> Result<()> {
     let Some(config) = optional_map("ubuntu_pro.config", config)? else { return Ok(()) };
     let (problems, mut commands) = (Problems::new(), Vec::new());
     for (key, value) in config.sorted() {
@@ -144,13 +144,13 @@ fn python_escaped(text: &str) -> String {
 }
 
 /// Calls the API, and returns its answer: an object with `result`, `data` and `errors`.
-fn api(cx: &mut Context, words: &[&str]) -> Result<Value> {
+fn api(cx: &mut ModuleContext, words: &[&str]) -> Result<Value> {
     let output = cx.root.output(Command::new(["pro", "api"].iter().chain(words).copied()))?;
     json::parse("the answer of pro api", &output.stdout)
 }
 
 /// Whether this is a machine that its cloud entitles to Ubuntu Pro.
-fn should_attach(cx: &mut Context) -> bool {
+fn should_attach(cx: &mut ModuleContext) -> bool {
     if !cx.root.runs_commands() {
         return false;
     }
@@ -162,7 +162,7 @@ fn should_attach(cx: &mut Context) -> bool {
     found.unwrap_or(false)
 }
 
-fn attach_by_cloud(cx: &mut Context, section: &Map) -> Result<()> {
+fn attach_by_cloud(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let options: Map = ["enable", "enable_beta"]
         .into_iter()
         .filter_map(|key| Some((key, section.get(key).filter(|v| !v.is_null())?.clone())))
@@ -188,7 +188,7 @@ fn attach_by_cloud(cx: &mut Context, section: &Map) -> Result<()> {
 }
 
 /// Attaches the machine with the token, and enables the services.
-fn attach(cx: &mut Context, section: &Map) -> Result<()> {
+fn attach(cx: &mut ModuleContext, section: &Map) -> Result<()> {
     let token = section.get("token").and_then(Value::text).filter(|t| !t.is_empty()).ok_or_else(|| {
         Error::new("ubuntu_pro.token: it is needed, because the cloud does not entitle the machine to Ubuntu Pro")
     })?;

@@ -19,7 +19,7 @@ use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Stage};
 use crate::system::hostname::{HOSTS, Name, readable};
-use crate::system::{Context, template};
+use crate::system::{ModuleContext, template};
 
 pub static MODULE: Module = Module {
     name: "update_etc_hosts",
@@ -30,7 +30,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(value) = cx.get("manage_etc_hosts") else { return Ok(()) };
     let is_template = value.as_str() == Some("template");
     if is_template {
@@ -58,7 +58,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
 }
 
 /// The address under which the machine's own name is known.
-fn own_address(cx: &Context) -> &'static str {
+fn own_address(cx: &ModuleContext) -> &'static str {
     match (cx.distro.family, cx.distro.name) {
         (_, "mariner") => "127.0.0.1",
         (Family::Debian | Family::Alpine | Family::Suse | Family::Photon, _) => "127.0.1.1",
@@ -66,7 +66,7 @@ fn own_address(cx: &Context) -> &'static str {
     }
 }
 
-fn from_template(cx: &Context, name: &Name) -> Result<String> {
+fn from_template(cx: &ModuleContext, name: &Name) -> Result<String> {
     let family = match (cx.distro.family, cx.distro.name) {
         (_, own @ ("azurelinux" | "mariner" | "openeuler" | "aosc")) => own,
         (Family::Debian, _) => "debian",

@@ -13,7 +13,7 @@ use super::Module;
 use crate::base::error::Result;
 use crate::instance::Frequency;
 use crate::root::Stage;
-use crate::system::Context;
+use crate::system::ModuleContext;
 use crate::system::hostname::{self, HOSTNAME, Name};
 
 /// The name that was written last.
@@ -30,7 +30,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }
@@ -56,13 +56,13 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
 
 /// A name that `before_pivot` wrote on this boot reaches the kernel with the boot itself, but where it was written into the
 /// running system.
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     if cx.flag("preserve_hostname", false) {
         return Ok(());
     }
     let Some(name) = Name::of(cx) else { return Ok(()) };
     let wanted = name.chosen(cx).to_owned();
-    let written = |path: &str, cx: &Context| hostname::read(cx, path).as_ref() == Some(&wanted);
+    let written = |path: &str, cx: &ModuleContext| hostname::read(cx, path).as_ref() == Some(&wanted);
     // Without the file nothing else sets the kernel's name on later boots.
     let is_last = written(HOSTNAME, cx) || (!cx.flag("create_hostname_file", true) && !cx.root.exists(HOSTNAME));
     if written(PREVIOUS, cx) && is_last { hostname::apply(cx, &wanted) } else { Ok(()) }

@@ -28,7 +28,7 @@ use crate::base::problem::Problems;
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage, installed};
-use crate::system::{Context, packages, service};
+use crate::system::{ModuleContext, packages, service};
 
 /// The first kernel that has WireGuard of its own.
 const FIRST_KERNEL: (u32, u32) = (5, 6);
@@ -58,13 +58,13 @@ fn interface(number: usize, entry: &Value) -> Result<[&str; 3]> {
     Ok([name, path, content])
 }
 
-fn interfaces<'a>(cx: &mut Context<'a>) -> &'a [Value] {
+fn interfaces<'a>(cx: &mut ModuleContext<'a>) -> &'a [Value] {
     let section = cx.map("wireguard");
     section.and_then(|s| s.get("interfaces")).and_then(Value::as_list).unwrap_or_default()
 }
 
 /// Writes the files up to the first entry that is wrong, which the other half reports.
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     for (i, entry) in interfaces(cx).iter().enumerate() {
         let Ok([_, path, content]) = interface(i + 1, entry) else { break };
         cx.root.write(path, content, Attr::root(0o600))?;
@@ -72,7 +72,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let list = interfaces(cx);
     if list.is_empty() {
         return Ok(());
@@ -97,7 +97,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Runs every command of `readinessprobe`; the error names those that fail.
-fn probe(cx: &mut Context) -> Result<()> {
+fn probe(cx: &mut ModuleContext) -> Result<()> {
     let Some(probes) = cx.config.at(&["wireguard", "readinessprobe"]).filter(|p| !p.is_null()) else { return Ok(()) };
     let list = probes.as_list().ok_or_else(|| wrong("wireguard.readinessprobe", "a list", probes))?;
     if let Some(other) = list.iter().find(|p| p.as_str().is_none()) {
@@ -117,7 +117,7 @@ fn shell(line: &str) -> Command {
 }
 
 /// Version and patch level of the running kernel (proc_sys_kernel(5)).
-fn kernel(cx: &Context) -> Option<(u32, u32)> {
+fn kernel(cx: &ModuleContext) -> Option<(u32, u32)> {
     let release = cx.root.text("/proc/sys/kernel/osrelease");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -30,7 +30,7 @@ use crate::base::mask;
 use crate::document::{Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 const FOLDER: &str = "/etc/yum.repos.d";
 
@@ -48,7 +48,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(repos) = cx.map("yum_repos") else { return Ok(()) };
     let folder = cx.text("yum_repo_dir").unwrap_or_else(|| FOLDER.into());
     for (name, value) in repos.iter() {

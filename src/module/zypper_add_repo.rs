@@ -23,7 +23,7 @@ use crate::base::error::Result;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use std::collections::{HashMap, HashSet};
 
 const CONF: &str = "/etc/zypp/zypp.conf";
@@ -44,7 +44,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = cx.map("zypper") else { return Ok(()) };
     let Some(repos) = section.get("repos").and_then(Value::as_list).filter(|l| !l.is_empty()) else { return Ok(()) };
     let config = section.get("config").and_then(Value::as_map);
@@ -85,7 +85,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
 }
 
 /// Sets each value in place: the module runs on every boot, and must not add lines again.
-fn settings(cx: &mut Context, config: &Map) -> Result<()> {
+fn settings(cx: &mut ModuleContext, config: &Map) -> Result<()> {
     let mut values = Vec::new();
     for (key, value) in config.iter() {
         if key == "configdir" {

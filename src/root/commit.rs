@@ -11,7 +11,7 @@ use super::mounts::Writable;
 use super::record::{self, Entry};
 use super::staging;
 use super::write::{Outcome, is_full};
-use super::{Change, Kind, Root, Use};
+use super::{Change, FileKind, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use rustix::io::Errno;
 use std::io::ErrorKind;
@@ -172,7 +172,7 @@ impl Root {
             (!below_mount(&resolved) || folder == "etc" && !self.overlay.below_unmounted(&resolved)).then_some(resolved)
         };
         let mut folders: Vec<String> = FOLDERS.iter().filter_map(|f| usable(f)).collect();
-        folders.retain(|f| self.overlay.disk().stat(f).is_some_and(|s| s.kind == Kind::Dir));
+        folders.retain(|f| self.overlay.disk().stat(f).is_some_and(|s| s.kind == FileKind::Dir));
         folders.sort_by_key(|folder| self.overlay.disk().volatility(folder));
         folders
     }

@@ -4,7 +4,7 @@
 use super::layout::{KEPT_STATE, STATE, folder_of, is_below, is_of_kernel, is_semaphore};
 use super::record::Entry;
 use super::staged::Staged;
-use super::{Attr, Change, Content, Kind, Over, Stat};
+use super::{Attr, Change, Content, FileKind, Over, Stat};
 use crate::base::digest;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -244,7 +244,7 @@ impl Disk {
             Ok(fd) => Ok(if is_file(&fd)? { Some(fd) } else { None }),
         };
         let looks_right = match seen {
-            Seen::Found(stat) => stat.kind == Kind::File,
+            Seen::Found(stat) => stat.kind == FileKind::File,
             Seen::Missing => false,
             Seen::Unknown => open(OFlags::PATH)?.is_some(),
         };
@@ -448,7 +448,7 @@ impl Disk {
     }
 
     fn is_file(&self, path: &str) -> bool {
-        self.stat(path).is_some_and(|s| s.kind == Kind::File)
+        self.stat(path).is_some_and(|s| s.kind == FileKind::File)
     }
 
     /// Writes to a file of the kernel's, which takes the content as a whole.
@@ -487,7 +487,7 @@ impl Disk {
     }
 
     fn set_attr(&self, path: &str, attr: Attr) -> std::io::Result<()> {
-        if !self.stat(path).is_none_or(|s| matches!(s.kind, Kind::File | Kind::Dir)) {
+        if !self.stat(path).is_none_or(|s| matches!(s.kind, FileKind::File | FileKind::Dir)) {
             return Err(std::io::Error::other("it is neither a regular file nor a folder"));
         }
         if self.is_planted(path)? {
@@ -618,10 +618,10 @@ fn type_of(folder: &OwnedFd, name: &str) -> Option<FileType> {
 fn stat_of(file: &OwnedFd) -> Option<Stat> {
     let stat = fs::fstat(file).ok()?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Symlink,
-        _ => Kind::Other,
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Dir,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Other,
     };
     let attr = Attr { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid };
     Some(Stat { kind, attr, size: u64::try_from(stat.st_size).unwrap_or(0) })

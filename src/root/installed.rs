@@ -1,6 +1,6 @@
 //! Facts about a root, read through it: its distribution, its programs, and the folders of its units.
 
-use super::{Kind, Root};
+use super::{FileKind, Root};
 use crate::machine::Distro;
 use crate::machine::tools::Tools;
 
@@ -29,13 +29,13 @@ pub fn which(root: &Root, program: &str) -> Option<String> {
     PROGRAM_FOLDERS
         .iter()
         .map(|folder| format!("{folder}/{program}"))
-        .find(|path| root.stat(path).is_some_and(|s| s.kind == Kind::File && s.attr.mode & 0o111 != 0))
+        .find(|path| root.stat(path).is_some_and(|s| s.kind == FileKind::File && s.attr.mode & 0o111 != 0))
 }
 
 /// The folders of the root's units, each once: those of the administrator and those of the vendor.
 pub fn unit_folders(root: &Root) -> (&'static str, Vec<&'static str>) {
     let [own, vendor @ .., lib] = UNIT_FOLDERS;
-    let is_own = |path: &str| root.lstat(path).is_some_and(|s| s.kind == Kind::Dir);
+    let is_own = |path: &str| root.lstat(path).is_some_and(|s| s.kind == FileKind::Dir);
     (own, vendor.into_iter().chain(Some(lib).filter(|_| is_own("/lib"))).collect())
 }
 

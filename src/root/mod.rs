@@ -93,7 +93,7 @@ impl Attr {
 
 /// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     File,
     Dir,
     Symlink,
@@ -104,7 +104,7 @@ pub enum Kind {
 /// The type, mode, owner and size of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    pub kind: Kind,
+    pub kind: FileKind,
     pub attr: Attr,
     /// In bytes; meaningful for regular files only.
     pub size: u64,
@@ -237,7 +237,7 @@ impl Root {
 
     /// Whether `path` is a folder, following links.
     pub fn is_dir(&self, path: &str) -> bool {
-        self.stat(path).is_some_and(|s| s.kind == Kind::Dir)
+        self.stat(path).is_some_and(|s| s.kind == FileKind::Dir)
     }
 
     /// Whether `path` is a folder that this run creates and that is not on the disk yet.
@@ -247,7 +247,7 @@ impl Root {
 
     /// Whether `path` is a regular file, following links.
     pub fn is_file(&self, path: &str) -> bool {
-        self.stat(path).is_some_and(|s| s.kind == Kind::File)
+        self.stat(path).is_some_and(|s| s.kind == FileKind::File)
     }
 
     /// The bytes of a file. None if there is no file.

@@ -10,7 +10,7 @@ use super::points;
 use super::record::Entry;
 use super::staging;
 use super::write::Outcome;
-use super::{Change, Kind, Over, Root, Use};
+use super::{Change, FileKind, Over, Root, Use};
 use crate::base::error::{Context, Error, Result};
 use std::io;
 
@@ -173,7 +173,7 @@ impl Root {
                 Over::Keep => self.write_new(&path, content, attr),
             },
             Change::Mkdir { path, attr } => self.mkdir(&path, attr),
-            Change::Symlink { path, .. } if self.lstat(&path).is_some_and(|s| s.kind != Kind::Symlink) => Ok(()),
+            Change::Symlink { path, .. } if self.lstat(&path).is_some_and(|s| s.kind != FileKind::Symlink) => Ok(()),
             Change::Symlink { path, target } => self.symlink(&path, &target),
             Change::Remove { path } => self.remove(&path),
             Change::Chown { path, attr } | Change::Chmod { path, attr } => self.set_attr(&path, attr),

@@ -6,7 +6,7 @@
 use super::disk::Disk;
 use super::layout::{STATE, UNSYNCED, is_below, is_mark, is_volatile};
 use super::overlay::Node;
-use super::{Attr, Change, Command, Kind, Output, Root, is_on_disk, run_dir};
+use super::{Attr, Change, Command, FileKind, Output, Root, is_on_disk, run_dir};
 use super::{inside, installed};
 use crate::base::error::{Error, Result};
 use std::collections::BTreeSet;
@@ -52,8 +52,8 @@ impl Labels {
     /// is replaced keeps its own.
     pub(super) fn note_created(&mut self, disk: &Disk, change: &Change) {
         let kind = match change {
-            Change::Write { .. } => Some(Kind::File),
-            Change::Mkdir { .. } => Some(Kind::Dir),
+            Change::Write { .. } => Some(FileKind::File),
+            Change::Mkdir { .. } => Some(FileKind::Dir),
             _ => None,
         };
         if self.are_set && (kind.is_none() || disk.stat(change.resolved()).map(|s| s.kind) != kind) {
@@ -164,7 +164,7 @@ fn failure(program: &str, output: &Output) -> String {
 
 /// Whether `path` is no folder, or one in which everything is listed: what else is in a folder keeps its labels.
 fn has_only(root: &Root, paths: &BTreeSet<String>, path: &str) -> bool {
-    root.lstat(path).is_none_or(|stat| stat.kind != Kind::Dir)
+    root.lstat(path).is_none_or(|stat| stat.kind != FileKind::Dir)
         || root.list(path).iter().all(|name| paths.contains(&format!("{path}/{name}")))
 }
 

@@ -5,7 +5,7 @@ use super::disk::Disk;
 use super::layout::{folder_of, is_below, is_semaphore, path_in};
 use super::record::Entry;
 use super::staged::Staged;
-use super::{Change, Kind, Over};
+use super::{Change, FileKind, Over};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -117,7 +117,7 @@ pub(super) fn find(disk: &Disk, folder: &str, entry: &Entry, holds: bool) -> io:
         }
     }
     match disk.stat(&resolved) {
-        Some(stat) if stat.kind == Kind::File && stat.size == length => Ok(None),
+        Some(stat) if stat.kind == FileKind::File && stat.size == length => Ok(None),
         _ => Err(io::Error::other("its content is gone")),
     }
 }

@@ -1,6 +1,6 @@
 //! Records which paths a piece of work depends on, and tells whether they have changed since; and which paths it changes.
 
-use super::{Change, Kind, Root};
+use super::{Change, FileKind, Root};
 
 /// The state of a path. It has not changed between two equal values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl PathState {
     pub fn of(root: &Root, path: &str) -> PathState {
         let resolved = root.overlay.resolve(path, true).unwrap_or_default();
         let mut version = root.overlay.disk().version(&resolved);
-        let is_dir = root.overlay.disk().stat(&resolved).is_some_and(|s| s.kind == Kind::Dir);
+        let is_dir = root.overlay.disk().stat(&resolved).is_some_and(|s| s.kind == FileKind::Dir);
         if let (Some([.., inode, size, seconds, nanoseconds]), true) = (&mut version, is_dir) {
             // A folder's times change with every file in it.
             (*inode, *size, *seconds, *nanoseconds) = (0, 0, 0, 0);

@@ -14,7 +14,7 @@ use crate::schema::{self, Deviations, one_line};
 use crate::source;
 use crate::trust::sealed::{self, Opened};
 use crate::userdata::config::{self, Consumed, Sources};
-use crate::userdata::kind::Kind;
+use crate::userdata::kind::PartKind;
 use crate::userdata::{Fetched, Include, Part, UserData, UserScript, When, cache_name, merge, mime, vendor};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -219,7 +219,7 @@ fn awaits_metadata(instance: &Instance, consumed: &Consumed) -> bool {
     let Some(words) = words.filter(|words| !words.is_empty()) else { return false };
     let parts =
         [&consumed.user, &consumed.vendor, &consumed.vendor2].into_iter().flatten().flat_map(|data| &data.parts);
-    parts.filter(|part| Kind::of_type(&part.content_type) == Some(Kind::Jinja)).any(|part| {
+    parts.filter(|part| PartKind::of_type(&part.content_type) == Some(PartKind::Jinja)).any(|part| {
         let text = String::from_utf8_lossy(&part.content);
         words.iter().any(|word| text.contains(word))
     })
@@ -228,7 +228,7 @@ fn awaits_metadata(instance: &Instance, consumed: &Consumed) -> bool {
 /// The cloud-config of a URL, as bytes and parsed. None if it has to wait for the network.
 fn config_of_url(url: &str, got: Result<Fetched>, report: &Problems) -> Result<Option<(Vec<u8>, Map)>> {
     let Fetched::Content(content) = got? else { return Ok(None) };
-    let header = Kind::CloudConfig.header();
+    let header = PartKind::CloudConfig.header();
     if !content.starts_with(header.as_bytes()) {
         return Err(Error::new(format!("the content of {url} does not begin with {header}")));
     }

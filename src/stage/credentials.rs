@@ -11,7 +11,7 @@ use crate::base::text::quoted;
 use crate::document::{Value, wrong};
 use crate::machine::credentials::{MAX, SYSTEM};
 use crate::root::{Attr, Content, Root, Use};
-use crate::system::accounts::Table;
+use crate::system::accounts::AccountFile;
 use crate::system::fstab::{self, FSTAB};
 use crate::system::service::has_systemd;
 use crate::trust::credential;
@@ -150,10 +150,10 @@ fn wanted(new: &Root, disk: &Root) -> Vec<(&'static str, &'static str, Content)>
 fn of(part: &Part, root: &Root, path: &'static str, old: &str) -> String {
     match part {
         Part::OfRoot(field) => {
-            let read = |table: Table| table.find("root").map(|at| table.field(at, *field));
+            let read = |table: AccountFile| table.find("root").map(|at| table.field(at, *field));
             // The password field of a locked account is not a hash.
             let can_have = |value: &String| value.starts_with(['$', '/']);
-            Table::read(root, path).ok().and_then(read).filter(can_have).unwrap_or_default()
+            AccountFile::read(root, path).ok().and_then(read).filter(can_have).unwrap_or_default()
         }
         Part::Mounts => {
             let new = |line: &&str| fstab::is_ours(line.trim_end()) && !old.contains(*line);

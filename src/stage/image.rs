@@ -10,7 +10,7 @@ use crate::instance::instance_data::{self, SENSITIVE_FILE};
 use crate::instance::{Instance, boot, state};
 use crate::machine::{Distro, Machine};
 use crate::module;
-use crate::root::{Attr, Kind, Root, installed, run_dir};
+use crate::root::{Attr, FileKind, Root, installed, run_dir};
 use crate::userdata::config::{self, ConfigFiles};
 use crate::userdata::{PartHandlers, merge};
 
@@ -30,7 +30,7 @@ struct InRoot<'a> {
 impl ConfigFiles for InRoot<'_> {
     fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
         match self.root.stat(path) {
-            Some(found) if found.kind != Kind::File => Err(Error::new(format!("{path} is not a regular file"))),
+            Some(found) if found.kind != FileKind::File => Err(Error::new(format!("{path} is not a regular file"))),
             _ => self.root.read(path),
         }
     }

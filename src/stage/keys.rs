@@ -12,7 +12,7 @@ use crate::trust::age::{self, Identity};
 use crate::trust::credential::{self, Credential};
 use crate::trust::endorsed::Endorsed;
 use crate::trust::sealed::{self, Encryption, Opened};
-use crate::trust::tpm::Transport;
+use crate::trust::tpm::TpmTransport;
 use crate::trust::{measure, policy, unseal};
 use crate::userdata::config::Consumed;
 use std::path::PathBuf;
@@ -147,7 +147,7 @@ impl Keys {
     fn by_tpm(
         &self,
         object: &[u8],
-        unseal: impl FnOnce(&mut dyn Transport) -> Result<Vec<u8>>,
+        unseal: impl FnOnce(&mut dyn TpmTransport) -> Result<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         let mut unsealed = self.unsealed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, answer)) = unsealed.iter().find(|(own, _)| own == object) {

@@ -12,7 +12,7 @@ use crate::document::{Map, Value, json};
 use crate::instance::{Frequency, Instance, state};
 use crate::root::{Attr, Command, Root};
 use crate::userdata::config::Consumed;
-use crate::userdata::kind::Kind;
+use crate::userdata::kind::PartKind;
 use crate::userdata::{Part, PartHandlers, UserData, mime};
 
 /// The Python program that calls the handlers. It reads its job from standard input, and writes the errors to
@@ -50,7 +50,7 @@ pub fn are_wanted(image: &Image, consumed: &Consumed) -> bool {
 }
 
 fn is_handler(data: &UserData, part: &Part) -> bool {
-    Kind::of_type(&part.content_type) == Some(Kind::PartHandler) && !data.disabled.contains(&part.content_type)
+    PartKind::of_type(&part.content_type) == Some(PartKind::PartHandler) && !data.disabled.contains(&part.content_type)
 }
 
 fn call(root: &mut Root, image: &Image, instance: &Instance, sources: &[(&str, &UserData)]) -> Result<Vec<String>> {
@@ -126,7 +126,7 @@ fn described_part(part: &Part) -> Value {
         ("filename", part.filename.as_str().into()),
         ("headers", headers.into()),
         ("payload", base64::encode(&part.content).into()),
-        ("known", Kind::of_type(&part.content_type).is_some().into()),
+        ("known", PartKind::of_type(&part.content_type).is_some().into()),
     ])
 }
 

@@ -14,7 +14,7 @@ use crate::root::{Attr, Root};
 use crate::source::none;
 use crate::trust::event_log::Log;
 use crate::trust::measure::{Measurement, Registers, host_data};
-use crate::trust::{self, Circumstances, Document, Failure, Kind, Policy, documents, policy};
+use crate::trust::{self, Circumstances, Document, DocumentKind, Failure, Policy, documents, policy};
 use std::time::SystemTime;
 
 /// How a check of an instance ended.
@@ -58,19 +58,19 @@ impl Gate {
         if cfg!(feature = "trust") && self.0.is_some() { Taken::keeping() } else { Taken::default() }
     }
 
-    fn allows(&self, kind: Kind) -> bool {
+    fn allows(&self, kind: DocumentKind) -> bool {
         !cfg!(feature = "trust")
             || self.0.as_ref().is_none_or(|policy| policy.needs(kind, &policy.any_source()).is_used)
     }
 
     /// Whether what user-data includes by a URL is used.
     pub fn includes(&self) -> bool {
-        self.allows(Kind::Include)
+        self.allows(DocumentKind::Include)
     }
 
     /// Whether configuration on the kernel command line is used.
     pub fn command_line(&self) -> bool {
-        self.allows(Kind::CommandLine)
+        self.allows(DocumentKind::CommandLine)
     }
 }
 
@@ -113,7 +113,7 @@ pub fn check(
         macs: machine.nics().into_iter().map(|nic| nic.mac).filter(|mac| !mac.is_empty()).collect(),
         last_serial: root.text(SERIAL).trim().parse().ok(),
         is_fresh,
-        host_data: policy.needs(Kind::UserData, &instance.source).bound.then(|| host_data(&machine.base)),
+        host_data: policy.needs(DocumentKind::UserData, &instance.source).bound.then(|| host_data(&machine.base)),
         unmeasured,
     };
     let given = told_documents(policy, instance);
@@ -186,7 +186,7 @@ fn attestation(
 /// takes the drive away gets no other machine than the one that the policy describes.
 pub fn missing(gate: &Gate, root: &Root, machine: &Machine, report: &Problems) -> Verdict {
     let Some(policy) = gate.0.as_deref().filter(|_| cfg!(feature = "trust")) else { return Verdict::default() };
-    let needs = policy.needs(Kind::UserData, &policy.any_source());
+    let needs = policy.needs(DocumentKind::UserData, &policy.any_source());
     let why = || {
         let what = if needs.signed { "signed" } else { "with a digest of its own" };
         format!("no datasource gives user-data, and the trust policy needs it {what}")

@@ -5,7 +5,7 @@ use super::accounts::User;
 use super::sshd_config;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::root::{Attr, Kind, Root};
+use crate::root::{Attr, FileKind, Root};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -242,7 +242,7 @@ fn file(root: &mut Root, rules: &Rules, user: &User, report: &Problems) -> Resul
     let path = default_file(user);
     // Through a symbolic link the user could have root create a file anywhere.
     let inside = [format!("{}/.ssh", user.home.trim_end_matches('/')), path.clone()];
-    if let Some(bad) = inside.iter().find(|p| root.lstat(p).is_some_and(|s| s.kind == Kind::Symlink)) {
+    if let Some(bad) = inside.iter().find(|p| root.lstat(p).is_some_and(|s| s.kind == FileKind::Symlink)) {
         return Err(Error::new(format!("failed to write the SSH keys of {}: {bad} is a symbolic link", user.name)));
     }
     if let Err(e) = check(root, user, &path, rules.strict) {
@@ -269,9 +269,9 @@ fn check(root: &Root, user: &User, path: &str, strict: bool) -> Result<()> {
         match stat.kind {
             // A link in a folder of root's belongs to the system's layout (/home → /var/home); in a home, its
             // owner created it.
-            Kind::Symlink if is_file || is_in_home(user, at) => return wrong(at, "is a symbolic link"),
-            Kind::File if !is_file => return wrong(at, "is a file"),
-            Kind::Dir if is_file => return wrong(at, "is a folder"),
+            FileKind::Symlink if is_file || is_in_home(user, at) => return wrong(at, "is a symbolic link"),
+            FileKind::File if !is_file => return wrong(at, "is a file"),
+            FileKind::Dir if is_file => return wrong(at, "is a folder"),
             _ => {}
         }
         if home.starts_with(at) && at != home {

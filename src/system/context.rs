@@ -9,7 +9,7 @@ use crate::machine::Distro;
 use crate::root::Root;
 
 /// The context in which a module runs.
-pub struct Context<'a> {
+pub struct ModuleContext<'a> {
     pub root: &'a mut Root,
     /// The whole merged cloud-config.
     pub config: &'a Value,
@@ -129,7 +129,7 @@ impl Outside for Nothing {
     }
 }
 
-impl<'a> Context<'a> {
+impl<'a> ModuleContext<'a> {
     /// The context of a module without arguments, on an unknown machine ([`Nothing`]).
     pub fn new(
         root: &'a mut Root,
@@ -138,7 +138,7 @@ impl<'a> Context<'a> {
         distro: &'a Distro,
         report: &'a Problems,
     ) -> Self {
-        Context {
+        ModuleContext {
             root,
             config,
             instance,

@@ -1,13 +1,13 @@
 //! Names that cloud-configs and datasources use for devices.
 
-use super::Context;
+use super::ModuleContext;
 use crate::document::{Map, Value};
 use crate::drive::block;
 use crate::drive::devices::Places;
 use crate::source;
 
 /// The device that `device_aliases` of the cloud-config has for a name.
-pub fn alias(cx: &Context, name: &str) -> Option<String> {
+pub fn alias(cx: &ModuleContext, name: &str) -> Option<String> {
     cx.get("device_aliases")?.get(name)?.as_str().map(str::to_owned)
 }
 
@@ -32,7 +32,7 @@ pub fn mapped(names: &Map, name: &str) -> Vec<String> {
 }
 
 /// The devices that the datasource has for a name: those of its metadata, or the one that is known by its label.
-pub fn of_source(cx: &Context, name: &str) -> Vec<String> {
+pub fn of_source(cx: &ModuleContext, name: &str) -> Vec<String> {
     let mut paths = mapped(&cx.instance.device_names, name);
     let has_label = || source::named(&cx.instance.source).is_some_and(|source| source.labels_disks);
     let tag = match name {
@@ -75,7 +75,7 @@ pub fn partition_of(path: &str, number: &str) -> String {
 
 /// The path that a name in disk_setup or fs_setup stands for: an alias's, the source's, or the name itself. A source may list
 /// several; the first that exists is used.
-pub fn path(cx: &Context, places: &Places, name: &str) -> String {
+pub fn path(cx: &ModuleContext, places: &Places, name: &str) -> String {
     let target = alias(cx, name);
     let name = target.as_deref().unwrap_or(name);
     let paths = of_source(cx, name.strip_prefix("/dev/").unwrap_or(name));
@@ -85,7 +85,7 @@ pub fn path(cx: &Context, places: &Places, name: &str) -> String {
 }
 
 /// The devices that disk_setup and fs_setup change, as far as they are to be there before: not the partitions that disk_setup makes.
-pub fn to_set_up(cx: &Context, places: &Places) -> Vec<String> {
+pub fn to_set_up(cx: &ModuleContext, places: &Places) -> Vec<String> {
     let disks = cx.get("disk_setup").and_then(Value::as_map);
     let mut paths: Vec<String> = disks.into_iter().flat_map(Map::keys).map(|name| path(cx, places, name)).collect();
     let systems = cx.get("fs_setup").and_then(Value::as_list).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The sizes that disks and partitions had when the root was last grown: as long as they stay the same, there
 //! is nothing to grow.
 
-use super::Context;
+use super::ModuleContext;
 use crate::base::error::Result;
 use crate::drive::devices;
 use crate::root::Attr;
@@ -13,7 +13,7 @@ const FAILED: &str = "failed\n";
 /// Devices whose sizes depend on others, or that are created in each boot.
 const MADE: [&str; 6] = ["dm-", "md", "loop", "ram", "zram", "nbd"];
 
-fn lines(cx: &Context) -> Option<Vec<String>> {
+fn lines(cx: &ModuleContext) -> Option<Vec<String>> {
     let list = devices::list(&cx.outside.places()?).ok()?;
     let lasting = list.iter().filter(|d| !d.optical && !MADE.iter().any(|made| d.name.starts_with(made)));
     let mut lines: Vec<String> = lasting.map(|d| format!("{} {}\n", d.name, d.size)).collect();
@@ -22,7 +22,7 @@ fn lines(cx: &Context) -> Option<Vec<String>> {
 }
 
 /// Whether every disk and partition has the recorded size.
-pub fn are_as_recorded(cx: &Context) -> bool {
+pub fn are_as_recorded(cx: &ModuleContext) -> bool {
     let recorded = cx.root.text(RECORD);
     let is_known = |line: &String| recorded.split_inclusive('\n').any(|known| known == line);
     lines(cx).is_some_and(|lines| !lines.is_empty() && lines.iter().all(is_known))
@@ -32,7 +32,7 @@ pub fn are_as_recorded(cx: &Context) -> bool {
 ///
 /// # Errors
 /// The record cannot be written.
-pub fn record(cx: &mut Context) -> Result<()> {
+pub fn record(cx: &mut ModuleContext) -> Result<()> {
     match lines(cx) {
         Some(lines) if cx.root.text(RECORD) != FAILED => cx.root.write(RECORD, lines.concat(), Attr::root(0o644)),
         _ => Ok(()),
@@ -44,7 +44,7 @@ pub fn record(cx: &mut Context) -> Result<()> {
 /// # Errors
 ///
 /// The record cannot be removed.
-pub fn begin(cx: &mut Context) -> Result<()> {
+pub fn begin(cx: &mut ModuleContext) -> Result<()> {
     if cx.root.text(RECORD) == FAILED { cx.root.remove(RECORD) } else { Ok(()) }
 }
 
@@ -53,6 +53,6 @@ pub fn begin(cx: &mut Context) -> Result<()> {
 /// # Errors
 ///
 /// The record cannot be written.
-pub fn fail(cx: &mut Context) -> Result<()> {
+pub fn fail(cx: &mut ModuleContext) -> Result<()> {
     cx.root.write(RECORD, FAILED, Attr::root(0o644))
 }

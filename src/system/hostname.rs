@@ -1,6 +1,6 @@
 //! The machine's host name, and its files.
 
-use super::Context;
+use super::ModuleContext;
 use crate::base::error::Result;
 use crate::base::problem::Problems;
 use crate::base::text::quoted;
@@ -25,7 +25,7 @@ pub struct Name {
 
 impl Name {
     /// The name in the cloud-config, else the source's. None if neither has one (`util.get_hostname_fqdn`).
-    pub fn of(cx: &mut Context) -> Option<Name> {
+    pub fn of(cx: &mut ModuleContext) -> Option<Name> {
         let key = |key: &str| cx.text(key).and_then(|n| clean(&n, key, cx.report));
         let (hostname, fqdn) = (key("hostname"), key("fqdn"));
         let local = Name::of_source(cx);
@@ -41,13 +41,13 @@ impl Name {
     }
 
     /// The source's name.
-    pub fn of_source(cx: &mut Context) -> Option<Name> {
+    pub fn of_source(cx: &mut ModuleContext) -> Option<Name> {
         cx.instance.local_hostname.as_deref().and_then(|name| local_name(name, cx.report)).map(Name::from)
     }
 
     /// The name that the system has, unless it is `localhost`: that of /etc/hostname, with the domain that /etc/hosts has for it
     /// (`DataSource.get_hostname`).
-    pub fn of_system(cx: &mut Context) -> Option<Name> {
+    pub fn of_system(cx: &mut ModuleContext) -> Option<Name> {
         let name = read(cx, HOSTNAME).and_then(|name| local_name(&name, cx.report)).filter(|n| n != "localhost")?;
         let hosts = cx.root.text(HOSTS);
         let full = hosts.lines().find_map(|line| {
@@ -59,7 +59,7 @@ impl Name {
     }
 
     /// The name that becomes the host name, by `prefer_fqdn_over_hostname` or the distribution's default.
-    pub fn chosen(&self, cx: &mut Context) -> &str {
+    pub fn chosen(&self, cx: &mut ModuleContext) -> &str {
         let prefers = cx.get("prefer_fqdn_over_hostname").map_or(cx.distro.prefers_fqdn(), |v| v.is_true());
         if prefers && self.fqdn.len() > MAX_NAME {
             cx.report.warn(format_args!(
@@ -102,7 +102,7 @@ fn clean(name: &str, key: &str, report: &Problems) -> Option<String> {
 }
 
 /// The name in a file of hostname(5): the first line that is not a comment.
-pub fn read(cx: &Context, path: &str) -> Option<String> {
+pub fn read(cx: &ModuleContext, path: &str) -> Option<String> {
     let text = cx.root.text(path);
     text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned)
 }
@@ -111,7 +111,7 @@ pub fn read(cx: &Context, path: &str) -> Option<String> {
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub fn write(cx: &mut Context, path: &str, name: &str) -> Result<()> {
+pub fn write(cx: &mut ModuleContext, path: &str, name: &str) -> Result<()> {
     let with_name = |text: &str| {
         let comments = text.lines().filter(|l| l.trim_start().starts_with('#'));
         Ok(Some(comments.chain([name]).map(|line| format!("{line}\n")).collect()))
@@ -123,7 +123,7 @@ pub fn write(cx: &mut Context, path: &str, name: &str) -> Result<()> {
 ///
 /// # Errors
 /// The path cannot be resolved.
-pub fn readable(cx: &mut Context, path: &str) -> Result<()> {
+pub fn readable(cx: &mut ModuleContext, path: &str) -> Result<()> {
     let found = cx.root.stat(path).filter(|found| found.attr.mode != 0o644);
     found.map_or(Ok(()), |found| cx.root.set_attr(path, Attr { mode: 0o644, ..found.attr }))
 }
@@ -132,7 +132,7 @@ pub fn readable(cx: &mut Context, path: &str) -> Result<()> {
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub fn write_system(cx: &mut Context, name: &str) -> Result<()> {
+pub fn write_system(cx: &mut ModuleContext, name: &str) -> Result<()> {
     if cx.flag("create_hostname_file", true) || cx.root.exists(HOSTNAME) {
         write(cx, HOSTNAME, name)?;
         return readable(cx, HOSTNAME);
@@ -145,7 +145,7 @@ pub fn write_system(cx: &mut Context, name: &str) -> Result<()> {
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn apply(cx: &mut Context, name: &str) -> Result<()> {
+pub fn apply(cx: &mut ModuleContext, name: &str) -> Result<()> {
     if !cx.root.is_live() {
         return cx.root.run(Command::new(["hostname", name]));
     }

@@ -1,6 +1,6 @@
 //! Downloads and runs installers for modules.
 
-use super::{Context, WebRequest, service};
+use super::{ModuleContext, WebRequest, service};
 use crate::base::error::Result;
 use crate::root::{Attr, Command};
 
@@ -12,7 +12,7 @@ const MAX_INSTALLER: usize = 8 << 20;
 ///
 /// # Errors
 /// It cannot be downloaded, or fails.
-pub fn run(cx: &mut Context, name: &str, url: &str, tries: u32, arguments: &[String]) -> Result<()> {
+pub fn run(cx: &mut ModuleContext, name: &str, url: &str, tries: u32, arguments: &[String]) -> Result<()> {
     let folder = format!("{}/installer", cx.instance_dir());
     let path = format!("{folder}/{name}");
     let mut script = Vec::new();

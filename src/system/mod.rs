@@ -27,4 +27,4 @@ pub mod testing;
 pub mod users;
 
 pub use crate::base::password;
-pub use context::{Context, Device, Nothing, Outside, Screen, WebRequest};
+pub use context::{Device, ModuleContext, Nothing, Outside, Screen, WebRequest};

@@ -1,6 +1,6 @@
 //! The kernel's table of mounts (proc_pid_mounts(5)).
 
-use super::Context;
+use super::ModuleContext;
 use crate::drive::block::{self, Block};
 use crate::drive::devices::Places;
 use crate::machine::{Cmdline, beneath};
@@ -70,7 +70,7 @@ pub fn of_new_root(root: &Root) -> Option<Mounted> {
 
 /// An initramfs's new root: its mount, its block device, and the places of devices. None elsewhere, and if the
 /// kernel lists no device for it.
-pub fn device_of_new_root(cx: &Context) -> Option<(Mounted, Block, Places)> {
+pub fn device_of_new_root(cx: &ModuleContext) -> Option<(Mounted, Block, Places)> {
     let places = cx.outside.places().filter(|_| cx.root.is_initramfs())?;
     let mounted = of_new_root(cx.root)?;
     let block = block::at(&places, &mounted.source)?;

@@ -1,7 +1,7 @@
 //! The root's package manager.
 
 use super::service::wait_for_network;
-use super::{Context, shell};
+use super::{ModuleContext, shell};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
 use crate::document::{Value, json};
@@ -65,7 +65,7 @@ fn manager(root: &Root, distro: &Distro) -> Result<&'static Manager> {
 }
 
 /// This system's package manager, once the network is up.
-fn online(cx: &mut Context) -> Result<&'static Manager> {
+fn online(cx: &mut ModuleContext) -> Result<&'static Manager> {
     let manager = manager(cx.root, cx.distro)?;
     wait_for_network(cx);
     Ok(manager)
@@ -79,7 +79,7 @@ const REFRESHED: &str = "update_sources";
 ///
 /// # Errors
 /// There is no package manager, or one other than APT failed.
-pub fn refresh(cx: &mut Context) -> Result<()> {
+pub fn refresh(cx: &mut ModuleContext) -> Result<()> {
     let manager = online(cx)?;
     let refreshed = refresh_with(cx, manager);
     or_reported(cx, manager, refreshed)
@@ -89,14 +89,14 @@ pub fn refresh(cx: &mut Context) -> Result<()> {
 ///
 /// # Errors
 /// As [`refresh`].
-pub fn refresh_again(cx: &mut Context) -> Result<()> {
+pub fn refresh_again(cx: &mut ModuleContext) -> Result<()> {
     let manager = online(cx)?;
     let refreshed = run(cx, manager, manager.refresh, &[]);
     or_reported(cx, manager, refreshed)
 }
 
 /// The result of a refresh: that of APT is only reported.
-fn or_reported(cx: &mut Context, manager: &Manager, refreshed: Result<()>) -> Result<()> {
+fn or_reported(cx: &mut ModuleContext, manager: &Manager, refreshed: Result<()>) -> Result<()> {
     match refreshed {
         Err(e) if manager.name == "apt" => {
             cx.report.warn(format_args!("Failed to update package using apt: {e}"));
@@ -106,7 +106,7 @@ fn or_reported(cx: &mut Context, manager: &Manager, refreshed: Result<()>) -> Re
     }
 }
 
-fn refresh_with(cx: &mut Context, manager: &Manager) -> Result<()> {
+fn refresh_with(cx: &mut ModuleContext, manager: &Manager) -> Result<()> {
     if state::is_done(cx.root, cx.instance, REFRESHED, Frequency::Instance) {
         return Ok(());
     }
@@ -118,7 +118,7 @@ fn refresh_with(cx: &mut Context, manager: &Manager) -> Result<()> {
 ///
 /// # Errors
 /// There is no package manager, or an upgrade failed.
-pub fn upgrade(cx: &mut Context) -> Result<()> {
+pub fn upgrade(cx: &mut ModuleContext) -> Result<()> {
     let manager = online(cx)?;
     let own = option(cx, "apt_get_upgrade_subcommand").and_then(Value::as_str).filter(|_| manager.name == "apt");
     let upgraded = match own {
@@ -131,7 +131,7 @@ pub fn upgrade(cx: &mut Context) -> Result<()> {
 }
 
 /// Refreshes the snaps, unless the system holds them forever.
-fn refresh_snaps(cx: &mut Context) -> Result<()> {
+fn refresh_snaps(cx: &mut ModuleContext) -> Result<()> {
     let settings = cx.root.output(Command::new(["snap", "get", "system", "-d"]));
     let held = settings.ok().and_then(|out| json::parse("snap get system -d", &out.stdout).ok());
     if held.as_ref().and_then(|s| s.at(&["refresh", "hold"])).and_then(Value::as_str) == Some("forever") {
@@ -145,7 +145,7 @@ fn refresh_snaps(cx: &mut Context) -> Result<()> {
 ///
 /// # Errors
 /// There is no package manager, or packages could not be installed; the others are.
-pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
+pub fn install(cx: &mut ModuleContext, names: &[String]) -> Result<()> {
     let manager = online(cx)?;
     let failed = Problems::new();
     let unknown = install_known(cx, manager, names.to_vec(), &failed)?;
@@ -155,7 +155,7 @@ pub fn install(cx: &mut Context, names: &[String]) -> Result<()> {
 
 /// Installs the packages that the package manager has. Returns the others, which may be snaps.
 fn install_known(
-    cx: &mut Context,
+    cx: &mut ModuleContext,
     manager: &Manager,
     mut names: Vec<String>,
     failed: &Problems,
@@ -184,7 +184,7 @@ fn install_known(
     Ok(unknown)
 }
 
-fn install_snaps(cx: &mut Context, snaps: Vec<String>, failed: &Problems) {
+fn install_snaps(cx: &mut ModuleContext, snaps: Vec<String>, failed: &Problems) {
     for snap in snaps {
         let words = ["snap", "install"].into_iter().chain(snap.splitn(2, '='));
         if let Err(e) = cx.root.run(Command::new(words)) {
@@ -205,7 +205,7 @@ fn installed_or_error(failed: Problems) -> Result<()> {
 ///
 /// # Errors
 /// A package could not be installed, which the error names; the others are.
-pub fn install_listed(cx: &mut Context, list: &[Value]) -> Result<()> {
+pub fn install_listed(cx: &mut ModuleContext, list: &[Value]) -> Result<()> {
     let manager = online(cx)?;
     // Packages below a particular manager are not looked for elsewhere.
     let (mut names, mut own_names, mut snaps, failed) = (Vec::new(), Vec::new(), Vec::new(), Problems::new());
@@ -267,17 +267,17 @@ fn bare(name: &str) -> String {
     name.split(['=', '/']).next().unwrap_or(name).trim_end_matches(['-', '^']).to_owned()
 }
 
-fn known_to_apt(cx: &mut Context) -> Result<HashSet<String>> {
+fn known_to_apt(cx: &mut ModuleContext) -> Result<HashSet<String>> {
     let output = cx.root.output(Command::new(["apt-cache", "pkgnames"]))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
 /// A setting of the distribution, below `system_info`.
-fn option<'a>(cx: &Context<'a>, key: &str) -> Option<&'a Value> {
+fn option<'a>(cx: &ModuleContext<'a>, key: &str) -> Option<&'a Value> {
     cx.config.at(&["system_info", key]).filter(|v| !v.is_null())
 }
 
-fn run(cx: &mut Context, manager: &Manager, arguments: &[&str], names: &[String]) -> Result<()> {
+fn run(cx: &mut ModuleContext, manager: &Manager, arguments: &[&str], names: &[String]) -> Result<()> {
     let mut argv = if manager.name == "apt" { apt_get(cx)? } else { vec![manager.program.to_owned()] };
     if manager.name == "zypper" && arguments != manager.refresh && is_transactional(cx.root) {
         argv = ["transactional-update", "--non-interactive", "--drop-if-no-change"].map(str::to_owned).to_vec();
@@ -306,7 +306,7 @@ fn run(cx: &mut Context, manager: &Manager, arguments: &[&str], names: &[String]
 
 /// apt-get with its options; in front of it a program that makes it faster, if installed (`apt_get_command`,
 /// `apt_get_wrapper`).
-fn apt_get(cx: &Context) -> Result<Vec<String>> {
+fn apt_get(cx: &ModuleContext) -> Result<Vec<String>> {
     let command = match option(cx, "apt_get_command") {
         Some(value) => shell::words("system_info.apt_get_command", value)?,
         None => APT_GET.map(str::to_owned).to_vec(),

@@ -1,6 +1,6 @@
 //! The root's service manager.
 
-use super::{Context, WebRequest};
+use super::{ModuleContext, WebRequest};
 use crate::base::error::Result;
 use crate::machine::{Distro, Family};
 use crate::root::{Attr, Command, Root, Stage, run_dir};
@@ -42,7 +42,7 @@ pub fn uses_systemd(root: &Root, distro: &Distro) -> bool {
 ///
 /// # Errors
 /// The service manager refuses or is missing.
-pub fn manage(cx: &mut Context, action: Action, service: &str) -> Result<()> {
+pub fn manage(cx: &mut ModuleContext, action: Action, service: &str) -> Result<()> {
     let argv: Vec<&str> = if uses_systemd(cx.root, cx.distro) {
         let verb = match action {
             Action::Start => "start",
@@ -90,7 +90,7 @@ const WAITS: [(&str, &str); 2] = [
 /// network-online.target, which the stages' units want without being ordered after it, so that only work that
 /// needs the network waits. The network stage comes before that target, and waits for the network managers themselves. Without
 /// systemd the stages are started when the network is up.
-pub fn wait_for_network(cx: &mut Context) {
+pub fn wait_for_network(cx: &mut ModuleContext) {
     // The folder alone may be left over from an initramfs with systemd.
     let by_systemd = uses_systemd(cx.root, cx.distro) && cx.root.is_dir("/run/systemd/system");
     if !cx.root.runs_commands() || !by_systemd || cx.root.exists(run_dir::NETWORK_AWAITED) {
@@ -126,7 +126,7 @@ pub fn wait_for_network(cx: &mut Context) {
 ///
 /// # Errors
 /// There is no response, or none that is a success.
-pub fn send(cx: &mut Context, request: &WebRequest, tries: u32) -> Result<Option<Vec<u8>>> {
+pub fn send(cx: &mut ModuleContext, request: &WebRequest, tries: u32) -> Result<Option<Vec<u8>>> {
     if cx.root.is_plan() {
         cx.root.plan_request(request.method, &request.url);
         return Ok(None);
@@ -142,7 +142,7 @@ const SERVICE: Duration = Duration::from_secs(180);
 ///
 /// # Errors
 /// There is no such service, it fails, or it takes longer than [`SERVICE`].
-pub fn control(cx: &mut Context, verb: &str, service: &str) -> Result<()> {
+pub fn control(cx: &mut ModuleContext, verb: &str, service: &str) -> Result<()> {
     let argv: Vec<&str> = if uses_systemd(cx.root, cx.distro) {
         vec!["systemctl", verb, service]
     } else if cx.distro.family == Family::Alpine || cx.root.exists("/sbin/openrc-run") {

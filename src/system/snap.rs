@@ -1,6 +1,6 @@
 //! snapd, for the modules that need it.
 
-use super::Context;
+use super::ModuleContext;
 use crate::base::error::Result;
 use crate::instance::{Frequency, state};
 use crate::root::{Command, installed};
@@ -12,7 +12,7 @@ const MARK: &str = "snap_seeded";
 ///
 /// # Errors
 /// The mark cannot be written, or the program fails.
-pub fn wait_seeded(cx: &mut Context) -> Result<()> {
+pub fn wait_seeded(cx: &mut ModuleContext) -> Result<()> {
     if state::is_done(cx.root, cx.instance, MARK, Frequency::Once) {
         return Ok(());
     }

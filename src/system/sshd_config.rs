@@ -1,6 +1,6 @@
 //! Reads and changes the SSH server's configuration (sshd_config(5)) outside of Match blocks.
 
-use super::Context;
+use super::ModuleContext;
 use crate::base::error::{Error, Result};
 use crate::base::glob;
 use crate::document::Value;
@@ -16,7 +16,7 @@ const OWN: &str = "/etc/ssh/sshd_config.d/50-cloud-init.conf";
 const MAX_INCLUDES: (usize, usize) = (256, 16);
 
 /// The name of the SSH server's service, from the configuration or else the distribution's.
-pub fn service(context: &Context) -> String {
+pub fn service(context: &ModuleContext) -> String {
     let named = context.config.at(&["system_info", "ssh_svcname"]).and_then(Value::as_str);
     named.unwrap_or(context.distro.ssh_service).to_owned()
 }

@@ -1,12 +1,12 @@
 //! Templates of the image and of cloud-configs: Jinja, and cloud-init's `basic` with `$name`.
 
-use super::Context;
+use super::ModuleContext;
 use crate::base::error::{Error, Result};
 use crate::document::Value;
 use crate::userdata::jinja;
 
 /// The path of the image's own template called `name`.
-pub fn path(cx: &Context, name: &str) -> String {
+pub fn path(cx: &ModuleContext, name: &str) -> String {
     let folder = cx.config.at(&["system_info", "paths", "templates_dir"]).and_then(Value::as_str);
     format!("{}/{name}.tmpl", folder.unwrap_or("/etc/cloud/templates").trim_end_matches('/'))
 }
@@ -15,7 +15,7 @@ pub fn path(cx: &Context, name: &str) -> String {
 ///
 /// # Errors
 /// As [`render`]; or it cannot be read.
-pub fn of_image(cx: &Context, name: &str, values: &Value) -> Result<Option<String>> {
+pub fn of_image(cx: &ModuleContext, name: &str, values: &Value) -> Result<Option<String>> {
     let path = path(cx, name);
     match cx.root.read_small(&path)? {
         Some(bytes) => {

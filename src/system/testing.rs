@@ -1,6 +1,6 @@
 //! Shared by the unit tests: what a module is called with.
 
-use super::Context;
+use super::ModuleContext;
 use crate::base::problem::Problems;
 use crate::document::{Value, yaml};
 use crate::instance::Instance;
@@ -23,7 +23,7 @@ impl Inputs {
     }
 
     /// The context of a module on this root, with nothing outside it.
-    pub fn context<'a>(&'a self, root: &'a mut Root) -> Context<'a> {
-        Context::new(root, &self.config, &self.instance, &self.distro, &self.report)
+    pub fn context<'a>(&'a self, root: &'a mut Root) -> ModuleContext<'a> {
+        ModuleContext::new(root, &self.config, &self.instance, &self.distro, &self.report)
     }
 }

@@ -1,7 +1,7 @@
 //! `users`, `user` and `groups` in all their forms, as one list that users_groups, set_passwords and ssh
 //! share.
 
-use super::Context;
+use super::ModuleContext;
 use crate::base::deprecated;
 use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
@@ -63,7 +63,7 @@ pub struct Users {
 
 impl Users {
     /// Reads the configuration (cloud-init's documentation, module "Users and Groups").
-    pub fn of(context: &mut Context) -> Users {
+    pub fn of(context: &mut ModuleContext) -> Users {
         let mut out = Reader::default();
         if let Some(groups) = context.get("groups") {
             out.read_groups(groups);

@@ -7,7 +7,7 @@ use super::measure::is_bound;
 use super::policy::{Needs, digest_of};
 use super::sealed;
 use super::sshsig::Signature;
-use super::{Document, Kind, Policy, documents};
+use super::{Document, DocumentKind, Policy, documents};
 use crate::base::clock;
 use crate::base::digest::{Algorithm, digest};
 use crate::base::error::{Error, Result};
@@ -63,12 +63,15 @@ pub fn check(policy: &Policy, instance: &mut Instance, now: &Circumstances) -> C
     let mut refused = Vec::new();
     let mut opened = None;
     // The user-data first: its statement may have the digests of others.
-    let order = all.iter().filter(|d| d.kind == Kind::UserData).chain(all.iter().filter(|d| d.kind != Kind::UserData));
+    let order = all
+        .iter()
+        .filter(|d| d.kind == DocumentKind::UserData)
+        .chain(all.iter().filter(|d| d.kind != DocumentKind::UserData));
     for document in order {
         let result = judge(policy, &source, document, &mut opened, instance, now);
         if let Err(e) = result {
             refused.push(document.name);
-            if document.kind == Kind::UserData {
+            if document.kind == DocumentKind::UserData {
                 opened = None;
             }
             let needs = policy.needs(document.kind, &source);
@@ -86,8 +89,10 @@ pub fn check(policy: &Policy, instance: &mut Instance, now: &Circumstances) -> C
     for name in refused {
         remove(instance, name);
     }
-    let is_pinned = opened.iter().flat_map(|opened| &opened.pinned).any(|(name, _)| name == Kind::Metadata.name());
-    let [metadata, user_data] = [Kind::Metadata, Kind::UserData].map(|kind| policy.needs(kind, &source));
+    let is_pinned =
+        opened.iter().flat_map(|opened| &opened.pinned).any(|(name, _)| name == DocumentKind::Metadata.name());
+    let [metadata, user_data] =
+        [DocumentKind::Metadata, DocumentKind::UserData].map(|kind| policy.needs(kind, &source));
     // They can replace any file of the root, and so the user-data's work.
     if user_data.is_exact() && !metadata.is_exact() && !is_pinned && !instance.files.is_empty() {
         instance.files = Vec::new();
@@ -125,7 +130,7 @@ fn judge(
     if needs.bound {
         compare_with_host(bytes, now)?;
     }
-    if document.kind == Kind::UserData {
+    if document.kind == DocumentKind::UserData {
         let beside = |bytes| instance.signature.as_ref().map(|signature| Envelope::beside(bytes, signature));
         match bytes.and_then(|bytes| Envelope::parse(bytes).or_else(|| beside(bytes))) {
             Some(envelope) => {

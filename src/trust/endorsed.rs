@@ -15,7 +15,7 @@
 //! the form of go-tpm and govmomi. What is before it and the key itself are authenticated by what is encrypted.
 
 use super::cipher::{self, KEY_LEN, NONCE_LEN};
-use super::tpm::{NO_SESSIONS, PASSWORD, SESSIONS, Transport, bank_named, sized};
+use super::tpm::{NO_SESSIONS, PASSWORD, SESSIONS, TpmTransport, bank_named, sized};
 use super::unseal::{Handle, LOAD, READ_PUBLIC, Sequence, by, field, parameter};
 use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
@@ -150,7 +150,7 @@ impl<'a> Endorsed<'a> {
     ///
     /// # Errors
     /// The TPM is another one, its registers have other values, or it refuses a command.
-    pub fn unseal(&self, tpm: &mut dyn Transport) -> Result<Vec<u8>> {
+    pub fn unseal(&self, tpm: &mut dyn TpmTransport) -> Result<Vec<u8>> {
         let [public, private, seed] = &self.parts;
         let kind = KINDS.iter().find(|kind| kind.seed == seed.len());
         let kind = kind.ok_or_else(|| {

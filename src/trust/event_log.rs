@@ -92,12 +92,12 @@ mod tests {
     use super::*;
     use crate::base::testing::TempDir;
     use crate::trust::measure::Scheme;
-    use crate::trust::{Document, Kind};
+    use crate::trust::{Document, DocumentKind};
     use std::os::unix::fs::PermissionsExt;
 
     fn event() -> Measurement {
         let bytes = Some(b"#cloud-config\n".as_slice().into());
-        Scheme::Systemd.event(&Document { name: "user-data", kind: Kind::UserData, bytes }).unwrap()
+        Scheme::Systemd.event(&Document { name: "user-data", kind: DocumentKind::UserData, bytes }).unwrap()
     }
 
     #[test]

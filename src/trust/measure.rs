@@ -1,7 +1,7 @@
 //! Measuring: the three schemes, the values that registers get, and the registers of this machine.
 
 use super::tpm::{self, Bank};
-use super::{Document, Kind};
+use super::{Document, DocumentKind};
 use crate::base::base64;
 use crate::base::deadline::Deadline;
 use crate::base::digest::{Algorithm, digest};
@@ -79,7 +79,7 @@ impl Scheme {
                 data: bytes.unwrap_or_default().to_vec(),
             }),
             Scheme::Systemd => {
-                let bytes = bytes.filter(|bytes| !bytes.is_empty() && document.kind == Kind::UserData)?;
+                let bytes = bytes.filter(|bytes| !bytes.is_empty() && document.kind == DocumentKind::UserData)?;
                 let sum = hex::encode(&digest(Algorithm::Sha256, bytes));
                 let start = base64::encode(bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default());
                 Some(Measurement { kind: "imds-userdata", ..word(format!("imds-userdata:{sum}:{start}")) })
@@ -289,7 +289,7 @@ mod tests {
     const DOCUMENT: &[u8] = b"#cloud-config\n";
 
     fn document(bytes: Option<&'static [u8]>) -> Document<'static> {
-        Document { name: "user-data", kind: Kind::UserData, bytes: bytes.map(Into::into) }
+        Document { name: "user-data", kind: DocumentKind::UserData, bytes: bytes.map(Into::into) }
     }
 
     fn value(scheme: Scheme, bytes: Option<&'static [u8]>, algorithm: Algorithm) -> String {
@@ -374,7 +374,7 @@ mod tests {
         for bytes in [None, Some(&b""[..])] {
             assert_eq!(Scheme::Systemd.event(&document(bytes)), None);
         }
-        let metadata = Document { name: "metadata", kind: Kind::Metadata, bytes: Some(DOCUMENT.into()) };
+        let metadata = Document { name: "metadata", kind: DocumentKind::Metadata, bytes: Some(DOCUMENT.into()) };
         assert_eq!(Scheme::Systemd.event(&metadata), None);
     }
 

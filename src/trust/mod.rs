@@ -34,7 +34,7 @@ use std::borrow::Cow;
 
 /// What a policy has rules for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DocumentKind {
     Metadata,
     Network,
     UserData,
@@ -46,30 +46,30 @@ pub enum Kind {
     CommandLine,
 }
 
-impl Kind {
+impl DocumentKind {
     /// All kinds, with their names in a policy.
-    pub const ALL: [(Kind, &'static str); 6] = [
-        (Kind::Metadata, "metadata"),
-        (Kind::Network, "network-config"),
-        (Kind::UserData, "user-data"),
-        (Kind::VendorData, "vendor-data"),
-        (Kind::Include, "include"),
-        (Kind::CommandLine, "command-line"),
+    pub const ALL: [(DocumentKind, &'static str); 6] = [
+        (DocumentKind::Metadata, "metadata"),
+        (DocumentKind::Network, "network-config"),
+        (DocumentKind::UserData, "user-data"),
+        (DocumentKind::VendorData, "vendor-data"),
+        (DocumentKind::Include, "include"),
+        (DocumentKind::CommandLine, "command-line"),
     ];
 
     /// Its name in a policy.
     pub fn name(self) -> &'static str {
-        Kind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+        DocumentKind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
     /// The kind with this name.
-    pub fn named(name: &str) -> Option<Kind> {
-        Kind::ALL.iter().find(|(_, own)| *own == name).map(|(kind, _)| *kind)
+    pub fn named(name: &str) -> Option<DocumentKind> {
+        DocumentKind::ALL.iter().find(|(_, own)| *own == name).map(|(kind, _)| *kind)
     }
 
     /// Whether a source gives it.
     pub fn is_document(self) -> bool {
-        !matches!(self, Kind::Include | Kind::CommandLine)
+        !matches!(self, DocumentKind::Include | DocumentKind::CommandLine)
     }
 }
 
@@ -77,7 +77,7 @@ impl Kind {
 pub struct Document<'a> {
     /// The name of its kind; `vendor-data2` has one of its own.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: DocumentKind,
     /// None if the source has none.
     pub bytes: Option<Cow<'a, [u8]>>,
 }
@@ -94,11 +94,11 @@ pub fn documents(instance: &Instance) -> [Document<'_>; 5] {
     };
     let of = |name, kind, bytes| Document { name, kind, bytes };
     [
-        of("metadata", Kind::Metadata, metadata),
-        of("network-config", Kind::Network, network),
-        of("user-data", Kind::UserData, user_data),
-        of("vendor-data", Kind::VendorData, vendor_data),
-        of("vendor-data2", Kind::VendorData, vendor_data2),
+        of("metadata", DocumentKind::Metadata, metadata),
+        of("network-config", DocumentKind::Network, network),
+        of("user-data", DocumentKind::UserData, user_data),
+        of("vendor-data", DocumentKind::VendorData, vendor_data),
+        of("vendor-data2", DocumentKind::VendorData, vendor_data2),
     ]
 }
 

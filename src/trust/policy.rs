@@ -6,7 +6,7 @@
 use super::allowed::{self, Key};
 use super::cms::{self, Certificate};
 use super::measure::{Plan, Scheme};
-use super::{Kind, envelope, lines};
+use super::{DocumentKind, envelope, lines};
 use crate::base::digest::SHA256_LEN;
 use crate::base::error::{Error, Result};
 use crate::base::hex;
@@ -29,11 +29,11 @@ const CERTIFICATES: &str = ".crt";
 /// The largest file, in bytes.
 const MAX: u64 = 256 << 10;
 /// The words of the kernel command line.
-const WORDS: [(Kind, &str); 4] = [
-    (Kind::Metadata, "prepivot.metadata"),
-    (Kind::Network, "prepivot.network-config"),
-    (Kind::UserData, "prepivot.user-data"),
-    (Kind::VendorData, "prepivot.vendor-data"),
+const WORDS: [(DocumentKind, &str); 4] = [
+    (DocumentKind::Metadata, "prepivot.metadata"),
+    (DocumentKind::Network, "prepivot.network-config"),
+    (DocumentKind::UserData, "prepivot.user-data"),
+    (DocumentKind::VendorData, "prepivot.vendor-data"),
 ];
 
 /// What happens if a document is refused.
@@ -76,7 +76,7 @@ impl Needs {
 
 #[derive(Debug)]
 struct Rule {
-    kind: Kind,
+    kind: DocumentKind,
     /// The datasource that it is for. None: for those without a rule of their own.
     source: Option<String>,
     needs: Needs,
@@ -87,7 +87,7 @@ struct Rule {
 pub struct Policy {
     rules: Vec<Rule>,
     /// What the kernel command line needs in addition.
-    line: Vec<(Kind, Needs)>,
+    line: Vec<(DocumentKind, Needs)>,
     has_file: bool,
     /// The only datasources that are used. Empty: all.
     pub datasources: Vec<String>,
@@ -138,7 +138,7 @@ impl Policy {
         if signed && !has_keys {
             return Err(Error::new(format!("a signature is needed, and there is neither {SIGNERS} nor a certificate")));
         }
-        let others = policy.rules.iter().any(|rule| rule.needs.measured && rule.kind != Kind::UserData);
+        let others = policy.rules.iter().any(|rule| rule.needs.measured && rule.kind != DocumentKind::UserData);
         if policy.plan.scheme == Scheme::Systemd && others {
             return Err(Error::new("the scheme systemd measures user-data alone"));
         }
@@ -183,7 +183,7 @@ impl Policy {
             }
             _ => {
                 let (name, source) = key.split_once('@').map_or((key, None), |(name, source)| (name, Some(source)));
-                let kind = Kind::named(name).filter(|kind| kind.is_document() || source.is_none());
+                let kind = DocumentKind::named(name).filter(|kind| kind.is_document() || source.is_none());
                 let kind = kind.ok_or_else(|| Error::new("there is no such setting"))?;
                 let needs = needs(kind, words)?;
                 self.rules.push(Rule { kind, source: source.map(str::to_owned), needs });
@@ -218,7 +218,7 @@ impl Policy {
     }
 
     /// What a document of a datasource needs. The file's rules and the words of the kernel command line add up.
-    pub fn needs(&self, kind: Kind, source: &str) -> Needs {
+    pub fn needs(&self, kind: DocumentKind, source: &str) -> Needs {
         let is_listed = self.datasources.is_empty() || self.datasources.iter().any(|s| s.eq_ignore_ascii_case(source));
         if !is_listed || self.problem.is_some() {
             return Needs::default();
@@ -261,7 +261,7 @@ impl Policy {
         }
         let mut lines: Vec<(String, String)> = Vec::new();
         let any = self.any_source();
-        for (kind, name) in Kind::ALL {
+        for (kind, name) in DocumentKind::ALL {
             let sources = self.rules.iter().filter(|rule| rule.kind == kind).filter_map(|rule| rule.source.as_ref());
             lines.push((name.to_owned(), told(kind, &self.needs(kind, &any))));
             lines.extend(sources.map(|source| (format!("{name}@{source}"), told(kind, &self.needs(kind, source)))));
@@ -294,7 +294,7 @@ impl Policy {
 }
 
 /// What a kind needs, in words.
-fn told(kind: Kind, needs: &Needs) -> String {
+fn told(kind: DocumentKind, needs: &Needs) -> String {
     if !needs.is_used {
         return "refused".to_owned();
     }
@@ -303,7 +303,8 @@ fn told(kind: Kind, needs: &Needs) -> String {
         all.push("measured".to_owned());
     }
     if needs.signed {
-        let how = if kind == Kind::UserData { "signed" } else { "its digest is in the signed user-data's statement" };
+        let how =
+            if kind == DocumentKind::UserData { "signed" } else { "its digest is in the signed user-data's statement" };
         all.push(how.to_owned());
     }
     if needs.encrypted {
@@ -320,7 +321,7 @@ fn told(kind: Kind, needs: &Needs) -> String {
 }
 
 /// Parses what a kind needs.
-fn needs<'a>(kind: Kind, words: impl Iterator<Item = &'a str>) -> Result<Needs> {
+fn needs<'a>(kind: DocumentKind, words: impl Iterator<Item = &'a str>) -> Result<Needs> {
     let (mut needs, mut count, mut digests) =
         (Needs { is_named: true, is_used: true, ..Needs::default() }, 0, Vec::new());
     for word in words {
@@ -330,8 +331,8 @@ fn needs<'a>(kind: Kind, words: impl Iterator<Item = &'a str>) -> Result<Needs> 
             "refuse" => needs.is_used = false,
             "measure" if kind.is_document() => needs.measured = true,
             "signature" if kind.is_document() => needs.signed = true,
-            "encryption" if matches!(kind, Kind::UserData | Kind::VendorData) => needs.encrypted = true,
-            "host-data" if kind == Kind::UserData => needs.bound = true,
+            "encryption" if matches!(kind, DocumentKind::UserData | DocumentKind::VendorData) => needs.encrypted = true,
+            "host-data" if kind == DocumentKind::UserData => needs.bound = true,
             _ => {
                 let digest = digest_of(word).filter(|_| kind.is_document());
                 let expected = if kind.is_document() {

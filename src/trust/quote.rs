@@ -3,7 +3,7 @@
 
 use super::measure::open_tpm;
 use super::tpm::{
-    Bank, CREATE_PRIMARY, FLUSH, NO_SESSIONS, PASSWORD, SESSIONS, Transport, banks, selection, send, sized,
+    Bank, CREATE_PRIMARY, FLUSH, NO_SESSIONS, PASSWORD, SESSIONS, TpmTransport, banks, selection, send, sized,
 };
 use crate::base::digest::Algorithm;
 use crate::base::error::{Error, Result};
@@ -50,7 +50,7 @@ pub fn of_machine(base: &Path, nonce: &[u8]) -> Result<Quote> {
 ///
 /// # Errors
 /// It refuses.
-pub fn quote(tpm: &mut dyn Transport, nonce: &[u8]) -> Result<Quote> {
+pub fn quote(tpm: &mut dyn TpmTransport, nonce: &[u8]) -> Result<Quote> {
     if nonce.len() > MAX_NONCE {
         return Err(Error::new(format!("expected a nonce of at most {MAX_NONCE} bytes")));
     }
@@ -72,7 +72,7 @@ pub fn quote(tpm: &mut dyn Transport, nonce: &[u8]) -> Result<Quote> {
 }
 
 /// The quote of a key, and its signature.
-fn signed(tpm: &mut dyn Transport, key: [u8; 4], nonce: &[u8], bank: Bank) -> Result<(Vec<u8>, Vec<u8>)> {
+fn signed(tpm: &mut dyn TpmTransport, key: [u8; 4], nonce: &[u8], bank: Bank) -> Result<(Vec<u8>, Vec<u8>)> {
     let length = u16::try_from(nonce.len()).unwrap_or(0).to_be_bytes();
     // TPM_ALG_NULL: the key's own scheme.
     let scheme = 0x10u16.to_be_bytes();

@@ -149,7 +149,10 @@ fn message(from: &mut impl Read) -> Option<Vec<u8>> {
 
 /// The public part of a TPM's endorsement key.
 #[cfg(test)]
-pub(super) fn recipient(tpm: &mut dyn super::tpm::Transport, kind: &super::endorsed::Kind) -> super::seal::Recipient {
+pub(super) fn recipient(
+    tpm: &mut dyn super::tpm::TpmTransport,
+    kind: &super::endorsed::Kind,
+) -> super::seal::Recipient {
     use super::seal::Recipient;
     use super::tpm::{NO_SESSIONS, sized};
     use super::unseal::{READ_PUBLIC, Sequence};

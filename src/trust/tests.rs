@@ -441,7 +441,7 @@ fn other_documents_are_pinned_by_the_signed_one() {
     let all = whole(b"");
     let pins: String = documents(&all)
         .iter()
-        .filter(|d| d.kind != Kind::UserData)
+        .filter(|d| d.kind != DocumentKind::UserData)
         .filter_map(|d| Some(format!("{}: sha256:{}\n", d.name, sum(d.bytes.as_deref()?))))
         .collect();
     let raw = lab.stated(&pins);
@@ -687,8 +687,16 @@ fn a_datasource_has_rules_of_its_own() {
     );
     let policy = Policy::read(&dir.machine(), FOLDER).unwrap();
     let used = |kind, source| policy.needs(kind, source).is_used;
-    assert!(used(Kind::UserData, "NoCloud") && !used(Kind::UserData, "Ec2") && !used(Kind::UserData, "ConfigDrive"));
-    assert!(used(Kind::Metadata, "Ec2") && !used(Kind::Network, "NoCloud") && used(Kind::Include, "NoCloud"));
+    assert!(
+        used(DocumentKind::UserData, "NoCloud")
+            && !used(DocumentKind::UserData, "Ec2")
+            && !used(DocumentKind::UserData, "ConfigDrive")
+    );
+    assert!(
+        used(DocumentKind::Metadata, "Ec2")
+            && !used(DocumentKind::Network, "NoCloud")
+            && used(DocumentKind::Include, "NoCloud")
+    );
     let text = policy.to_text();
     for line in [
         "user-data               used if measured\n",

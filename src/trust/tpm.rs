@@ -66,16 +66,16 @@ pub struct Bank {
 }
 
 /// What takes commands: a device, or a connection to a simulator.
-pub trait Transport: Read + Write {}
+pub trait TpmTransport: Read + Write {}
 
-impl<T: Read + Write> Transport for T {}
+impl<T: Read + Write> TpmTransport for T {}
 
 /// The banks in which a register is active.
 ///
 /// # Errors
 /// The TPM does not answer, or has an active bank of an algorithm that is unknown here. Left out, it could be filled with another
 /// history.
-pub fn banks(tpm: &mut dyn Transport, pcr: u8) -> Result<Vec<Bank>> {
+pub fn banks(tpm: &mut dyn TpmTransport, pcr: u8) -> Result<Vec<Bank>> {
     let body: Vec<u8> = [CAP_PCRS, 0, 1].iter().flat_map(|n| n.to_be_bytes()).collect();
     let answer = send(tpm, NO_SESSIONS, GET_CAPABILITY, &body)?;
     let found = selections(&answer).ok_or_else(|| Error::new("the TPM's answer about its banks has another form"))?;
@@ -113,7 +113,7 @@ fn selections(answer: &[u8]) -> Option<Vec<(u16, &[u8])>> {
 ///
 /// # Errors
 /// The TPM refuses it, or there is a bank without its digest.
-pub fn extend(tpm: &mut dyn Transport, pcr: u8, banks: &[Bank], digests: &[(Algorithm, Vec<u8>)]) -> Result<()> {
+pub fn extend(tpm: &mut dyn TpmTransport, pcr: u8, banks: &[Bank], digests: &[(Algorithm, Vec<u8>)]) -> Result<()> {
     let mut body = [&u32::from(pcr).to_be_bytes(), &PASSWORD[..]].concat();
     body.extend(u32::try_from(banks.len()).unwrap_or(0).to_be_bytes());
     for bank in banks {
@@ -131,7 +131,7 @@ pub fn extend(tpm: &mut dyn Transport, pcr: u8, banks: &[Bank], digests: &[(Algo
 ///
 /// # Errors
 /// The TPM refuses it, or does not have the register in the bank.
-pub fn read(tpm: &mut dyn Transport, pcr: u8, bank: Bank) -> Result<Vec<u8>> {
+pub fn read(tpm: &mut dyn TpmTransport, pcr: u8, bank: Bank) -> Result<Vec<u8>> {
     let selection = selection(bank.id, 1u32.checked_shl(pcr.into()).unwrap_or(0));
     let answer = send(tpm, NO_SESSIONS, PCR_READ, &selection)?;
     // A counter of changes, the selection again, and a list of one digest with its length.
@@ -158,7 +158,7 @@ pub(super) fn selection(bank: u16, registers: u32) -> Vec<u8> {
 ///
 /// # Errors
 /// The TPM refuses it, or does not answer.
-pub(super) fn send(tpm: &mut dyn Transport, tag: u16, code: u32, body: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn send(tpm: &mut dyn TpmTransport, tag: u16, code: u32, body: &[u8]) -> Result<Vec<u8>> {
     let length = u32::try_from(HEADER + body.len()).map_err(|_| Error::new("the command is too long"))?;
     let command = [&tag.to_be_bytes(), &length.to_be_bytes()[..], &code.to_be_bytes(), body].concat();
     for tried in 0..TRIES {
@@ -178,7 +178,7 @@ pub(super) fn send(tpm: &mut dyn Transport, tag: u16, code: u32, body: &[u8]) ->
 }
 
 /// Reads one answer.
-fn receive(tpm: &mut dyn Transport) -> Result<Vec<u8>> {
+fn receive(tpm: &mut dyn TpmTransport) -> Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut buffer = [0; MAX_ANSWER];
     loop {

@@ -4,7 +4,7 @@
 
 use super::cms::{self, Form};
 use super::tpm::{
-    CREATE_PRIMARY, FLUSH, NO_SESSIONS, PASSWORD, SESSIONS, Transport, bank_name, selection, send, sized,
+    CREATE_PRIMARY, FLUSH, NO_SESSIONS, PASSWORD, SESSIONS, TpmTransport, bank_name, selection, send, sized,
 };
 use crate::base::base64;
 use crate::base::digest::{Algorithm, digest};
@@ -40,7 +40,7 @@ pub(super) type Handle = [u8; 4];
 /// A sequence of commands. The objects and sessions that it has made leave the TPM at its end: the kernel's resource manager does it
 /// when the device is closed, and without that they would stay.
 pub(super) struct Sequence<'a> {
-    tpm: &'a mut dyn Transport,
+    tpm: &'a mut dyn TpmTransport,
     made: Vec<Handle>,
 }
 
@@ -55,7 +55,7 @@ impl Drop for Sequence<'_> {
 
 impl<'a> Sequence<'a> {
     /// An empty one.
-    pub(super) fn new(tpm: &'a mut dyn Transport) -> Self {
+    pub(super) fn new(tpm: &'a mut dyn TpmTransport) -> Self {
         Sequence { tpm, made: Vec::new() }
     }
 
@@ -190,7 +190,7 @@ const MAX_SIGNATURES: usize = 8;
 ///
 /// # Errors
 /// The TPM is another one, its registers have other values, or it refuses a command.
-pub fn unseal(tpm: &mut dyn Transport, sealed: &Sealed, signatures: &Value) -> Result<Vec<u8>> {
+pub fn unseal(tpm: &mut dyn TpmTransport, sealed: &Sealed, signatures: &Value) -> Result<Vec<u8>> {
     let mut tpm = Sequence::new(tpm);
     let primary = match sealed.root_key {
         Some(key) => root_key(&mut tpm, key)?,
@@ -304,7 +304,7 @@ mod tests {
     use crate::trust::tpm::tests::{DONE, Recorded};
 
     /// Without signatures.
-    fn unseal(tpm: &mut dyn Transport, sealed: &Sealed) -> Result<Vec<u8>> {
+    fn unseal(tpm: &mut dyn TpmTransport, sealed: &Sealed) -> Result<Vec<u8>> {
         super::unseal(tpm, sealed, &Value::Null)
     }
 

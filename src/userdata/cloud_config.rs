@@ -1,7 +1,7 @@
 //! The cloud-config parts of one source: merged into one mapping, and written to cloud-config.txt.
 
 use super::merge::{REPLACE, Strategy};
-use super::{jsonp, kind, kind::Kind};
+use super::{jsonp, kind, kind::PartKind};
 use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Size, Value, json, write_yaml, wrong, yaml};
@@ -37,7 +37,7 @@ impl CloudConfig {
     /// many parts, or they are too large together.
     pub fn add(
         &mut self,
-        kind: Kind,
+        kind: PartKind,
         name: &str,
         content: &[u8],
         header: &dyn Fn(&str) -> Option<String>,
@@ -46,7 +46,7 @@ impl CloudConfig {
         self.copied = self.copied.saturating_add(self.size.nodes);
         let result = match kind {
             _ if self.copied > MAX_COPIED => Err(Error::new("there are too many parts for so large a cloud-config")),
-            Kind::CloudConfigJsonp => patched(&base, content),
+            PartKind::CloudConfigJsonp => patched(&base, content),
             _ => merged(&base, content, header),
         };
         // Aliases and patches can amplify a small input, so all parts together share one document's size limit.
@@ -54,7 +54,7 @@ impl CloudConfig {
             let size = Size::of(&value);
             match jsonp::exceeded(size) {
                 None => {
-                    if kind == Kind::CloudConfigJsonp {
+                    if kind == PartKind::CloudConfigJsonp {
                         budget::take(size.cost().saturating_sub(self.size.cost()))?;
                     }
                     self.size = size;
@@ -129,8 +129,8 @@ fn merged(base: &Map, content: &[u8], header: &dyn Fn(&str) -> Option<String>) -
 
 fn patched(base: &Map, content: &[u8]) -> Result<Value> {
     let mut patch = kind::trim_start(content);
-    if Kind::of_content(patch) == Some(Kind::CloudConfigJsonp) {
-        patch = patch.get(Kind::CloudConfigJsonp.header().len()..).unwrap_or_default();
+    if PartKind::of_content(patch) == Some(PartKind::CloudConfigJsonp) {
+        patch = patch.get(PartKind::CloudConfigJsonp.header().len()..).unwrap_or_default();
     }
     let patch = json::parse("cloud-config-jsonp", patch)?;
     jsonp::apply(Value::Map(base.clone()), &patch)
@@ -153,7 +153,7 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(i, part)| {
-                let kind = Kind::of_content(part.as_bytes()).unwrap();
+                let kind = PartKind::of_content(part.as_bytes()).unwrap();
                 config.add(kind, &format!("p{i}"), part.as_bytes(), &|_| None).is_ok()
             })
             .collect();

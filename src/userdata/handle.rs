@@ -2,7 +2,7 @@
 //! it.
 
 use super::cloud_config::CloudConfig;
-use super::kind::{self, Kind};
+use super::kind::{self, PartKind};
 use super::parts::Part;
 use super::{UserData, UserScript, When, file_name, jinja, systemd};
 use crate::base::problem::Problems;
@@ -42,8 +42,8 @@ impl<'a> Handler<'a> {
 
     /// Handles one part. Warnings name the source and the part, never content.
     pub fn part(&mut self, part: &Part) {
-        match Kind::of_type(&part.content_type) {
-            Some(Kind::Jinja) => self.template(part),
+        match PartKind::of_type(&part.content_type) {
+            Some(PartKind::Jinja) => self.template(part),
             Some(kind) => self.content(kind, part, &part.content),
             None if part.content.is_empty() => {}
             None if self.systemd(part) => {}
@@ -62,7 +62,7 @@ impl<'a> Handler<'a> {
         let config = credentials.map(|list| Map::from_iter([(systemd::KEY, list)]));
         let content = config.map(|config| json::to_string(&Value::Map(config)));
         if let Err(e) =
-            content.and_then(|text| self.config.add(Kind::CloudConfig, &part.filename, text.as_bytes(), &|_| None))
+            content.and_then(|text| self.config.add(PartKind::CloudConfig, &part.filename, text.as_bytes(), &|_| None))
         {
             self.report.warn(format_args!("{name}: systemd.credentials: {e}"));
         }
@@ -89,9 +89,9 @@ impl<'a> Handler<'a> {
         self.out.unsupported.push(format!("{content_type} ({name})"));
     }
 
-    fn content(&mut self, kind: Kind, part: &Part, content: &Bytes) {
+    fn content(&mut self, kind: PartKind, part: &Part, content: &Bytes) {
         match kind {
-            Kind::CloudConfig | Kind::CloudConfigJsonp => {
+            PartKind::CloudConfig | PartKind::CloudConfigJsonp => {
                 let header = |name: &str| part.header(name).map(str::to_owned);
                 if let Err(e) = self.config.add(kind, &part.filename, content, &header) {
                     self.report.warn(format_args!(
@@ -100,18 +100,20 @@ impl<'a> Handler<'a> {
                     ));
                 }
             }
-            Kind::Script => self.script(part, content, if self.vendor { When::Vendor } else { When::User }),
-            Kind::ScriptPerBoot => self.script(part, content, When::PerBoot),
-            Kind::ScriptPerInstance => self.script(part, content, When::PerInstance),
-            Kind::ScriptPerOnce => self.script(part, content, When::PerOnce),
-            Kind::Boothook => self.boothook(part, content),
-            Kind::PartHandler => {
+            PartKind::Script => self.script(part, content, if self.vendor { When::Vendor } else { When::User }),
+            PartKind::ScriptPerBoot => self.script(part, content, When::PerBoot),
+            PartKind::ScriptPerInstance => self.script(part, content, When::PerInstance),
+            PartKind::ScriptPerOnce => self.script(part, content, When::PerOnce),
+            PartKind::Boothook => self.boothook(part, content),
+            PartKind::PartHandler => {
                 let (source, name) = (self.source, &part.filename);
                 self.for_handlers
                     .push(format!("{source}: {name}: a part-handler needs python3, which the root does not have"));
                 self.out.unsupported.push(format!("{} ({})", part.content_type, part.filename));
             }
-            Kind::CloudConfigArchive | Kind::Include | Kind::IncludeOnce | Kind::Jinja => self.unhandled(part),
+            PartKind::CloudConfigArchive | PartKind::Include | PartKind::IncludeOnce | PartKind::Jinja => {
+                self.unhandled(part)
+            }
         }
     }
 
@@ -154,8 +156,10 @@ impl<'a> Handler<'a> {
             self.report.warn(format_args!("{source}: {warning}"));
         }
         let content = &Bytes::from(rendered.text.into_bytes());
-        match Kind::of_content(content) {
-            Some(kind @ (Kind::CloudConfig | Kind::CloudConfigJsonp | Kind::Script | Kind::Boothook)) => {
+        match PartKind::of_content(content) {
+            Some(
+                kind @ (PartKind::CloudConfig | PartKind::CloudConfigJsonp | PartKind::Script | PartKind::Boothook),
+            ) => {
                 self.content(kind, part, content);
             }
             _ if content.is_empty() => {}
@@ -180,7 +184,7 @@ fn with_unix_lines(content: &Bytes) -> Bytes {
 /// The script of a boothook: everything after the header; it may begin on the header's line.
 fn script_of_boothook(content: &[u8]) -> &[u8] {
     let mut rest = kind::trim_start(content);
-    if Kind::of_content(rest) == Some(Kind::Boothook) {
+    if PartKind::of_content(rest) == Some(PartKind::Boothook) {
         rest = rest.get("#cloud-boothook".len()..).unwrap_or_default();
     }
     kind::trim_start(rest)

@@ -2,7 +2,7 @@
 
 /// A kind of part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PartKind {
     CloudConfig,
     CloudConfigArchive,
     CloudConfigJsonp,
@@ -23,19 +23,19 @@ pub const NOT_MULTIPART: &str = "text/x-not-multipart";
 pub const PLAIN: &str = "text/plain";
 
 /// Header, MIME type, kind; a header that begins with another comes before it.
-const TABLE: &[(&str, &str, Kind)] = &[
-    ("text/x-shellscript-per-instance", "text/x-shellscript-per-instance", Kind::ScriptPerInstance),
-    ("text/x-shellscript-per-boot", "text/x-shellscript-per-boot", Kind::ScriptPerBoot),
-    ("text/x-shellscript-per-once", "text/x-shellscript-per-once", Kind::ScriptPerOnce),
-    ("#cloud-config-archive", "text/cloud-config-archive", Kind::CloudConfigArchive),
-    ("#cloud-config-jsonp", "text/cloud-config-jsonp", Kind::CloudConfigJsonp),
-    ("## template: jinja", "text/jinja2", Kind::Jinja),
-    ("#cloud-boothook", "text/cloud-boothook", Kind::Boothook),
-    ("#include-once", "text/x-include-once-url", Kind::IncludeOnce),
-    ("#cloud-config", "text/cloud-config", Kind::CloudConfig),
-    ("#part-handler", "text/part-handler", Kind::PartHandler),
-    ("#include", "text/x-include-url", Kind::Include),
-    ("#!", "text/x-shellscript", Kind::Script),
+const TABLE: &[(&str, &str, PartKind)] = &[
+    ("text/x-shellscript-per-instance", "text/x-shellscript-per-instance", PartKind::ScriptPerInstance),
+    ("text/x-shellscript-per-boot", "text/x-shellscript-per-boot", PartKind::ScriptPerBoot),
+    ("text/x-shellscript-per-once", "text/x-shellscript-per-once", PartKind::ScriptPerOnce),
+    ("#cloud-config-archive", "text/cloud-config-archive", PartKind::CloudConfigArchive),
+    ("#cloud-config-jsonp", "text/cloud-config-jsonp", PartKind::CloudConfigJsonp),
+    ("## template: jinja", "text/jinja2", PartKind::Jinja),
+    ("#cloud-boothook", "text/cloud-boothook", PartKind::Boothook),
+    ("#include-once", "text/x-include-once-url", PartKind::IncludeOnce),
+    ("#cloud-config", "text/cloud-config", PartKind::CloudConfig),
+    ("#part-handler", "text/part-handler", PartKind::PartHandler),
+    ("#include", "text/x-include-url", PartKind::Include),
+    ("#!", "text/x-shellscript", PartKind::Script),
 ];
 
 /// The MIME types of gzip. Such a part is decompressed first.
@@ -50,14 +50,14 @@ const GZIP_TYPES: &[&str] = &[
     "application/x-gzip-compressed",
 ];
 
-impl Kind {
+impl PartKind {
     /// The kind for a MIME type.
-    pub fn of_type(mime_type: &str) -> Option<Kind> {
+    pub fn of_type(mime_type: &str) -> Option<PartKind> {
         TABLE.iter().find(|(_, name, _)| *name == mime_type).map(|(.., kind)| *kind)
     }
 
     /// The kind according to the content's first bytes, ignoring case and leading white space.
-    pub fn of_content(content: &[u8]) -> Option<Kind> {
+    pub fn of_content(content: &[u8]) -> Option<PartKind> {
         let content = trim_start(content);
         TABLE
             .iter()
@@ -126,31 +126,31 @@ mod tests {
     #[test]
     fn longest_header_wins_and_prefix_suffices() {
         for (content, kind) in [
-            ("#cloud-config\n", Some(Kind::CloudConfig)),
-            ("  \n\t#Cloud-Config", Some(Kind::CloudConfig)),
-            ("\u{2003}\u{1f}#cloud-config", Some(Kind::CloudConfig)),
-            ("#cloud-configuration", Some(Kind::CloudConfig)),
-            ("#cloud-config-archive\n", Some(Kind::CloudConfigArchive)),
-            ("#cloud-config-jsonp\n", Some(Kind::CloudConfigJsonp)),
-            ("#include-once\n", Some(Kind::IncludeOnce)),
-            ("#include http://x", Some(Kind::Include)),
-            ("#!/bin/sh", Some(Kind::Script)),
-            ("## Template: Jinja\n", Some(Kind::Jinja)),
+            ("#cloud-config\n", Some(PartKind::CloudConfig)),
+            ("  \n\t#Cloud-Config", Some(PartKind::CloudConfig)),
+            ("\u{2003}\u{1f}#cloud-config", Some(PartKind::CloudConfig)),
+            ("#cloud-configuration", Some(PartKind::CloudConfig)),
+            ("#cloud-config-archive\n", Some(PartKind::CloudConfigArchive)),
+            ("#cloud-config-jsonp\n", Some(PartKind::CloudConfigJsonp)),
+            ("#include-once\n", Some(PartKind::IncludeOnce)),
+            ("#include http://x", Some(PartKind::Include)),
+            ("#!/bin/sh", Some(PartKind::Script)),
+            ("## Template: Jinja\n", Some(PartKind::Jinja)),
             ("## template:jinja\n", None),
             ("\u{feff}#cloud-config", None),
             ("#upstart-job", None),
             ("# comment\n#cloud-config", None),
             ("", None),
         ] {
-            assert_eq!(Kind::of_content(content.as_bytes()), kind, "{content:?}");
+            assert_eq!(PartKind::of_content(content.as_bytes()), kind, "{content:?}");
         }
     }
 
     #[test]
     fn finds_every_kind_by_type_and_header() {
         for (header, name, kind) in TABLE {
-            assert_eq!(Kind::of_type(name), Some(*kind));
-            assert_eq!(Kind::of_content(header.as_bytes()), Some(*kind));
+            assert_eq!(PartKind::of_type(name), Some(*kind));
+            assert_eq!(PartKind::of_content(header.as_bytes()), Some(*kind));
             assert_eq!((kind.mime_type(), kind.header()), (*name, *header));
         }
     }

@@ -1,7 +1,7 @@
 //! Unfolds a document into parts: decompresses gzip, splits MIME documents and archives, and fetches
 //! includes.
 
-use super::kind::{self, Kind};
+use super::kind::{self, PartKind};
 use super::{Fetched, Include, MAX_UNPACKED, mime};
 use crate::base::budget;
 use crate::base::error::{Error, Result};
@@ -215,13 +215,13 @@ impl<'a> Unfolder<'a> {
             entity.headers.retain(|(name, _)| name.eq_ignore_ascii_case(LAUNCH_INDEX));
         }
         if kind::is_sniffed(&entity.content_type)
-            && let Some(kind) = Kind::of_content(&entity.content)
+            && let Some(kind) = PartKind::of_content(&entity.content)
         {
             entity.content_type = kind.mime_type().into();
         }
-        match Kind::of_type(&entity.content_type) {
-            Some(Kind::Include | Kind::IncludeOnce) => self.include(&entity.content, depth),
-            Some(Kind::CloudConfigArchive) => {
+        match PartKind::of_type(&entity.content_type) {
+            Some(PartKind::Include | PartKind::IncludeOnce) => self.include(&entity.content, depth),
+            Some(PartKind::CloudConfigArchive) => {
                 if let Err(e) = self.archive(&entity.content) {
                     let name = self.next_name(&entity);
                     self.report.warn(format_args!("{}: {name}: ignored: {e}", self.source));
@@ -255,7 +255,7 @@ impl<'a> Unfolder<'a> {
         let mut once = false;
         for line in String::from_utf8_lossy(content).lines() {
             let mut line = line;
-            for (kind, is_once) in [(Kind::IncludeOnce, true), (Kind::Include, false)] {
+            for (kind, is_once) in [(PartKind::IncludeOnce, true), (PartKind::Include, false)] {
                 let header = kind.header();
                 if line.get(..header.len()).is_some_and(|start| start.eq_ignore_ascii_case(header)) {
                     line = line.get(header.len()..).unwrap_or_default();
@@ -315,7 +315,7 @@ const LAUNCH_INDEX: &str = "launch-index";
 
 /// The launch index in a cloud-config. Other kinds only have their header.
 fn launch_index_in(part: &Part) -> Option<String> {
-    if part.content_type != Kind::CloudConfig.mime_type() {
+    if part.content_type != PartKind::CloudConfig.mime_type() {
         return None;
     }
     let text = std::str::from_utf8(&part.content).ok().filter(|text| text.contains(LAUNCH_INDEX))?;
@@ -341,9 +341,9 @@ fn archive_entry(entry: Value) -> Result<Option<mime::Entity>> {
     let content_type = declared.unwrap_or_else(|| {
         let undeclared = match map.get("content") {
             Some(Value::Bytes(_)) => "application/octet-stream",
-            _ => Kind::CloudConfig.mime_type(),
+            _ => PartKind::CloudConfig.mime_type(),
         };
-        Kind::of_content(&content).map_or(undeclared, Kind::mime_type).into()
+        PartKind::of_content(&content).map_or(undeclared, PartKind::mime_type).into()
     });
     let content_type = mime::media_type(&content_type)
         .ok_or_else(|| Error::new("type: expected a MIME type such as text/cloud-config"))?;

@@ -8,7 +8,7 @@ use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module;
 use prepivot::root::{Root, Use};
-use prepivot::system::Context;
+use prepivot::system::ModuleContext;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -30,8 +30,8 @@ fn provisioned(name: &str, config: &str) -> TempDir {
     let mut root = Root::open(&dir.0, Use::Tree).expect("a root");
     let report = Problems::new();
     let half = module::find("apt_configure").and_then(|m| m.before_pivot).expect("the module");
-    let result = half(&mut Context {
-        ..Context::new(
+    let result = half(&mut ModuleContext {
+        ..ModuleContext::new(
             &mut root,
             &yaml::parse("cloud-config", config).expect("YAML"),
             &Instance::default(),

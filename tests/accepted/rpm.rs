@@ -8,7 +8,7 @@ use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module;
 use prepivot::root::{Root, Use};
-use prepivot::system::Context;
+use prepivot::system::ModuleContext;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,7 +24,7 @@ fn provisioned(name: &str, distro: &str, config: &str) -> TempDir {
     let half = module::find(name).and_then(|m| m.before_pivot).expect("the module");
     let config = yaml::parse("cloud-config", config).expect("YAML");
     let (instance, distro) = (Instance::default(), Distro::named(distro));
-    let result = half(&mut Context { ..Context::new(&mut root, &config, &instance, &distro, &report) });
+    let result = half(&mut ModuleContext { ..ModuleContext::new(&mut root, &config, &instance, &distro, &report) });
     assert_eq!((result.map_err(|e| e.to_string()), report.entries()), (Ok(()), vec![]));
     assert_eq!(root.commit(), []);
     dir

@@ -4,7 +4,7 @@ use crate::cases::{Outcome, Vectors};
 use libtest_mimic::Trial;
 use prepivot::document::{Value, yaml};
 use prepivot::userdata::CloudConfig;
-use prepivot::userdata::kind::Kind;
+use prepivot::userdata::kind::PartKind;
 use prepivot::userdata::merge::Strategy;
 
 fn merged(case: &Value) -> Result<Value, String> {
@@ -22,7 +22,7 @@ fn merged(case: &Value) -> Result<Value, String> {
     for (i, document) in documents.iter().enumerate() {
         let header = |name: &str| headers?.get(i)?.get(name)?.text();
         // A part that fails is reported and left out; the result of the others is compared.
-        let _ = config.add(Kind::CloudConfig, &format!("part-{i}"), document.as_str().unwrap().as_bytes(), &header);
+        let _ = config.add(PartKind::CloudConfig, &format!("part-{i}"), document.as_str().unwrap().as_bytes(), &header);
     }
     let mut text = Vec::new();
     config.write(&mut text).unwrap();

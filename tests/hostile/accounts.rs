@@ -8,7 +8,7 @@ use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module::find;
 use prepivot::root::{Attr, Root, Use};
-use prepivot::system::Context;
+use prepivot::system::ModuleContext;
 use std::collections::BTreeSet;
 
 const ROUNDS: u64 = 500;
@@ -248,7 +248,7 @@ fn hostile_values_make_no_lines() {
             for half in [module.before_pivot, module.running].into_iter().flatten() {
                 let report = Problems::new();
                 root.enter(module.stage);
-                let mut context = Context::new(&mut root, &config, &instance, distro, &report);
+                let mut context = ModuleContext::new(&mut root, &config, &instance, distro, &report);
                 if let Err(e) = half(&mut context) {
                     assert!(!e.to_string().contains(char::is_control), "round {round}: {e}");
                 }

@@ -8,7 +8,7 @@ use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module::MODULES;
 use prepivot::root::{Root, Use};
-use prepivot::system::{Context, Device, Outside, WebRequest};
+use prepivot::system::{Device, ModuleContext, Outside, WebRequest};
 
 /// A configuration with every key of the modules.
 const CONFIG: &str = r#"
@@ -171,7 +171,8 @@ fn run(
         for half in [module.before_pivot, module.running].into_iter().flatten() {
             let report = Problems::new();
             root.enter(module.stage);
-            let mut cx = Context { outside: &OneDisk, ..Context::new(&mut root, config, instance, distro, &report) };
+            let mut cx =
+                ModuleContext { outside: &OneDisk, ..ModuleContext::new(&mut root, config, instance, distro, &report) };
             let _ = half(&mut cx);
         }
     }

@@ -3,7 +3,7 @@
 use crate::base::gzip;
 use crate::document::{Map, Path, Value, yaml};
 use crate::userdata::MAX_UNPACKED;
-use crate::userdata::kind::Kind;
+use crate::userdata::kind::PartKind;
 use std::collections::HashMap;
 
 /// The most keys and list entries of a document whose places are looked up.
@@ -59,7 +59,7 @@ impl Document {
             mistake: None,
             places: HashMap::new(),
         };
-        let is_yaml = usage == Use::NetworkConfig || Kind::of_content(&bytes) == Some(Kind::CloudConfig);
+        let is_yaml = usage == Use::NetworkConfig || PartKind::of_content(&bytes) == Some(PartKind::CloudConfig);
         document.text = String::from_utf8(bytes).unwrap_or_default();
         if is_yaml {
             document.read();
@@ -126,8 +126,8 @@ impl Document {
 /// A template of cloud-config with something else in the place of what is filled in, and nothing in that of statements and comments,
 /// so that lines and columns stay. None if it is no template, or of something else.
 fn outline_of(text: &str) -> Option<String> {
-    let (_, body) = text.split_once('\n').filter(|_| Kind::of_content(text.as_bytes()) == Some(Kind::Jinja))?;
-    if Kind::of_content(body.trim_start().as_bytes()) != Some(Kind::CloudConfig) {
+    let (_, body) = text.split_once('\n').filter(|_| PartKind::of_content(text.as_bytes()) == Some(PartKind::Jinja))?;
+    if PartKind::of_content(body.trim_start().as_bytes()) != Some(PartKind::CloudConfig) {
         return None;
     }
     let mut out = String::with_capacity(text.len());

@@ -5,7 +5,7 @@ use crate::base::error::Result;
 use crate::detect::CLOUD_CFG_D;
 use crate::document::{Value, wrong};
 use crate::root::Command;
-use crate::system::Context;
+use crate::system::ModuleContext;
 use std::collections::BTreeSet;
 
 /// Gives the selections to debconf, in the order of their names. A package that is installed already does not look at them
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 /// The value is not a mapping of texts, or debconf refuses them.
-pub fn select(cx: &mut Context, selections: &Value) -> Result<()> {
+pub fn select(cx: &mut ModuleContext, selections: &Value) -> Result<()> {
     let key = "apt.debconf_selections";
     let map = selections.as_map().ok_or_else(|| wrong(key, "a mapping", selections))?;
     let mut texts = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::root::{Attr, Command, installed, run_dir};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use std::time::Duration;
 
 /// How often a keyserver is asked, and how long to wait in between: they are known to fail now and then.
@@ -28,7 +28,7 @@ impl Ring {
     ///
     /// # Errors
     /// The fingerprint is invalid, or the server has no such key or cannot be reached.
-    pub fn fetch(&mut self, cx: &mut Context, id: &str, server: &str) -> Result<Option<String>> {
+    pub fn fetch(&mut self, cx: &mut ModuleContext, id: &str, server: &str) -> Result<Option<String>> {
         if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ') {
             return Err(Error::new("keyid: expected the fingerprint of a key, in hexadecimal"));
         }
@@ -36,7 +36,7 @@ impl Ring {
             cx.root.mkdir(&Ring::home(), Attr::root(0o700))?;
             self.is_open = true;
         }
-        let export = |cx: &mut Context| {
+        let export = |cx: &mut ModuleContext| {
             let output = cx.root.output(Ring::command(&["gpg", "--export", "--armour", id]))?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             Ok::<_, Error>(Some(text).filter(|t| output.status == 0 && !t.is_empty()))
@@ -72,7 +72,7 @@ impl Ring {
     }
 
     /// Ends the programs that gpg started, and removes the keyring.
-    pub fn close(self, cx: &mut Context) {
+    pub fn close(self, cx: &mut ModuleContext) {
         if !self.is_open {
             return;
         }

@@ -2,7 +2,7 @@
 //! and its region, else the distribution's (`system_info: package_mirrors`).
 
 use crate::document::{Map, Value};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use crate::system::hostname::Name;
 use ureq::http::Uri;
 
@@ -25,7 +25,7 @@ pub struct Offline;
 ///
 /// # Errors
 /// [`Offline`]: a name has to be looked up.
-pub fn choose(cx: &mut Context, section: &Map, arch: &str, online: bool) -> Result<Mirrors, Offline> {
+pub fn choose(cx: &mut ModuleContext, section: &Map, arch: &str, online: bool) -> Result<Mirrors, Offline> {
     let primary = configured(cx, section, "primary", arch, online)?;
     let security = configured(cx, section, "security", arch, online)?;
     if primary.is_some() {
@@ -36,7 +36,7 @@ pub fn choose(cx: &mut Context, section: &Map, arch: &str, online: bool) -> Resu
 }
 
 /// The distribution's default mirrors, which the names of the image's package lists begin with.
-pub fn failsafe(cx: &Context, arch: &str) -> Mirrors {
+pub fn failsafe(cx: &ModuleContext, arch: &str) -> Mirrors {
     let url = |kind: &str| package_mirrors(cx, arch)?.get("failsafe")?.get(kind)?.text();
     Mirrors { primary: url("primary"), security: url("security") }
 }
@@ -52,7 +52,7 @@ pub fn for_arch<'a>(list: &'a Value, arch: &str) -> Option<&'a Value> {
 }
 
 fn configured(
-    cx: &mut Context,
+    cx: &mut ModuleContext,
     section: &Map,
     kind: &str,
     arch: &str,
@@ -78,7 +78,7 @@ fn configured(
 }
 
 /// A URL that cannot end its line in a file.
-fn checked(cx: &mut Context, key: &str, url: String) -> Option<String> {
+fn checked(cx: &mut ModuleContext, key: &str, url: String) -> Option<String> {
     if url.contains(|c: char| c.is_control() || c.is_whitespace()) {
         cx.report.warn(format_args!("{key}: expected a URL without spaces: it is ignored"));
         return None;
@@ -87,7 +87,7 @@ fn checked(cx: &mut Context, key: &str, url: String) -> Option<String> {
 }
 
 /// The first URL whose host has an address.
-fn first_known(cx: &Context, urls: &[String], online: bool) -> Result<Option<String>, Offline> {
+fn first_known(cx: &ModuleContext, urls: &[String], online: bool) -> Result<Option<String>, Offline> {
     if urls.is_empty() {
         return Ok(None);
     }
@@ -101,12 +101,12 @@ fn first_known(cx: &Context, urls: &[String], online: bool) -> Result<Option<Str
     Ok(urls.iter().take(MAX_CANDIDATES).find(resolves).cloned())
 }
 
-fn package_mirrors<'a>(cx: &Context<'a>, arch: &str) -> Option<&'a Value> {
+fn package_mirrors<'a>(cx: &ModuleContext<'a>, arch: &str) -> Option<&'a Value> {
     for_arch(cx.config.at(&["system_info", "package_mirrors"])?, arch)
 }
 
 /// The image's mirrors; in a cloud with mirrors of its own, those of its region that exist.
-fn of_image(cx: &Context, arch: &str, online: bool) -> Result<Mirrors, Offline> {
+fn of_image(cx: &ModuleContext, arch: &str, online: bool) -> Result<Mirrors, Offline> {
     let Some(entry) = package_mirrors(cx, arch) else { return Ok(Mirrors::default()) };
     let one = |kind: &str| {
         let templates = entry.at(&["search", kind]).and_then(Value::as_list).unwrap_or_default();
@@ -117,7 +117,7 @@ fn of_image(cx: &Context, arch: &str, online: bool) -> Result<Mirrors, Offline> 
 }
 
 /// A URL with `%(region)s`, `%(availability_zone)s` and `%(ec2_region)s` filled in; None if the instance has no such value.
-fn placed(cx: &Context, template: &str) -> Option<String> {
+fn placed(cx: &ModuleContext, template: &str) -> Option<String> {
     let zone = cx.instance.availability_zone.as_deref();
     let mut url = template.to_owned();
     for (name, value) in [

@@ -69,7 +69,7 @@ use crate::base::problem::Problems;
 use crate::document::{Map, Value, wrong};
 use crate::instance::Frequency;
 use crate::root::{Attr, Stage, installed};
-use crate::system::{Context, packages, service};
+use crate::system::{ModuleContext, packages, service};
 
 /// Files of APT's configuration, with cloud-init's names.
 const PROXY_CONF: &str = "/etc/apt/apt.conf.d/90cloud-init-aptproxy";
@@ -87,7 +87,7 @@ pub static MODULE: Module = Module {
 };
 
 /// A build without the module does not miss it if the sources stay unchanged, or if nothing is configured.
-fn idle(cx: &mut Context) -> bool {
+fn idle(cx: &mut ModuleContext) -> bool {
     if cfg!(not(feature = "software")) {
         return old::section(cx).is_ok_and(|section| section.keys().all(|key| key == "preserve_sources_list"));
     }
@@ -107,7 +107,7 @@ struct Apt {
 
 impl Apt {
     /// The requested configuration. None if there is nothing to configure: no `apt`, and no APT.
-    fn of(cx: &mut Context) -> Result<Option<Apt>> {
+    fn of(cx: &mut ModuleContext) -> Result<Option<Apt>> {
         let section = old::section(cx)?;
         let has_apt = ["apt-get", "apt"].iter().any(|program| installed::which(cx.root, program).is_some());
         if section.is_empty() && (!has_apt || facts::is_core(cx.root)) {
@@ -144,7 +144,7 @@ impl Apt {
 }
 
 /// What needs no network and no program.
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(apt) = Apt::of(cx)? else { return Ok(()) };
     let problems = Problems::new();
     problems.keep(configuration(cx, &apt));
@@ -152,7 +152,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     problems.into_result()
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(apt) = Apt::of(cx)? else { return Ok(()) };
     let problems = Problems::new();
     if let Some(selections) = apt.section.get("debconf_selections").filter(|v| !v.is_null()) {
@@ -163,7 +163,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Writes APT's configuration, or removes what an earlier run wrote.
-fn configuration(cx: &mut Context, apt: &Apt) -> Result<()> {
+fn configuration(cx: &mut ModuleContext, apt: &Apt) -> Result<()> {
     let mut proxies = String::new();
     for (key, scheme) in [("proxy", "http"), ("http_proxy", "http"), ("ftp_proxy", "ftp"), ("https_proxy", "https")] {
         let Some(url) = apt.text(key) else { continue };
@@ -185,7 +185,7 @@ fn configuration(cx: &mut Context, apt: &Apt) -> Result<()> {
 
 /// Writes the distribution's sources and those of `sources`: the part that needs no network, or, with `online`, the
 /// part that does. Returns the errors; the rest is done.
-fn sources(cx: &mut Context, apt: &Apt, online: bool) -> Problems {
+fn sources(cx: &mut ModuleContext, apt: &Apt, online: bool) -> Problems {
     let problems = Problems::new();
     let entries = match source::entries(apt) {
         Ok(entries) => entries,
@@ -230,7 +230,7 @@ fn sources(cx: &mut Context, apt: &Apt, online: bool) -> Problems {
 }
 
 /// Installs the programs that fetch keys and add repositories.
-fn install_what_is_needed(cx: &mut Context, apt: &Apt, entries: &[source::Source]) -> Result<()> {
+fn install_what_is_needed(cx: &mut ModuleContext, apt: &Apt, entries: &[source::Source]) -> Result<()> {
     let fetches = entries.iter().any(source::Source::fetches_key) || sources_list::fetches_key(apt);
     let adds = entries.iter().any(|e| e.is_repository);
     let needed = [(fetches, "gpg", "gnupg"), (adds, "add-apt-repository", "software-properties-common")];
@@ -240,7 +240,7 @@ fn install_what_is_needed(cx: &mut Context, apt: &Apt, entries: &[source::Source
 }
 
 /// A value of `apt` that is a list of words; anything else is reported and ignored.
-fn words(cx: &mut Context, apt: &Apt, key: &str) -> Vec<String> {
+fn words(cx: &mut ModuleContext, apt: &Apt, key: &str) -> Vec<String> {
     match apt.section.get(key) {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::List(list)) => list.iter().filter_map(Value::text).collect(),

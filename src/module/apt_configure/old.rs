@@ -3,7 +3,7 @@
 use crate::base::deprecated;
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, wrong};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 /// Old top-level keys, and the keys of `apt` that they became.
 const RENAMED: [(&str, &str); 8] = [
@@ -21,7 +21,7 @@ const MIRROR: [(&str, &str); 3] =
     [("apt_mirror", "uri"), ("apt_mirror_search", "search"), ("apt_mirror_search_dns", "search_dns")];
 
 /// Reports which old keys are given.
-fn report(cx: &mut Context) {
+fn report(cx: &mut ModuleContext) {
     if cx.get("apt_sources").is_some() {
         cx.report.deprecated(deprecated::APT_SOURCES.about(""));
     }
@@ -42,7 +42,7 @@ fn report(cx: &mut Context) {
 ///
 /// # Errors
 /// `apt` is not a mapping, or an old key contradicts it.
-pub fn section(cx: &mut Context) -> Result<Map> {
+pub fn section(cx: &mut ModuleContext) -> Result<Map> {
     let given = |key: &str| cx.get(key).filter(|v| v.as_str() != Some(""));
     let renamed: Vec<(&str, &str, Value)> = RENAMED
         .iter()

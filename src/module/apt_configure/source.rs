@@ -7,7 +7,7 @@ use super::{Apt, key};
 use crate::base::error::{Context as _, Error, Result};
 use crate::document::{Map, Value, optional_map, wrong};
 use crate::root::{Attr, Command};
-use crate::system::{Context, template};
+use crate::system::{ModuleContext, template};
 use std::collections::HashSet;
 
 const FOLDER: &str = "/etc/apt/sources.list.d";
@@ -39,7 +39,7 @@ impl Key {
     ///
     /// # Errors
     /// The key cannot be fetched, or the file not be written.
-    pub fn install(&self, cx: &mut Context, name: &str, signed_by: bool, ring: &mut Ring) -> Result<String> {
+    pub fn install(&self, cx: &mut ModuleContext, name: &str, signed_by: bool, ring: &mut Ring) -> Result<String> {
         let file = name.rsplit('/').next().unwrap_or(name);
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem });
         let path = format!("{}/{stem}.gpg", if signed_by { SIGNED_BY } else { TRUSTED });
@@ -146,11 +146,11 @@ impl Source {
     ///
     /// # Errors
     /// The key cannot be fetched, the source is not a template, add-apt-repository fails, or a file cannot be written.
-    pub fn add(&self, cx: &mut Context, values: &Map, ring: &mut Ring) -> Result<()> {
+    pub fn add(&self, cx: &mut ModuleContext, values: &Map, ring: &mut Ring) -> Result<()> {
         self.add_all(cx, values, ring).context(|| &self.at)
     }
 
-    fn add_all(&self, cx: &mut Context, values: &Map, ring: &mut Ring) -> Result<()> {
+    fn add_all(&self, cx: &mut ModuleContext, values: &Map, ring: &mut Ring) -> Result<()> {
         let own_key = self.source.as_ref().is_some_and(|s| s.contains("$KEY_FILE"));
         let mut values = values.clone();
         if let Some(key) = &self.key {

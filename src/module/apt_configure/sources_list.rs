@@ -7,7 +7,7 @@ use super::{Apt, facts, suites, words};
 use crate::base::error::Result;
 use crate::document::{Map, Value};
 use crate::root::{Attr, Command};
-use crate::system::{Context, template};
+use crate::system::{ModuleContext, template};
 
 /// Where APT keeps what it fetched, by mirror.
 const LISTS: &str = "/var/lib/apt/lists";
@@ -29,12 +29,12 @@ pub fn is_asked(section: &Map, arch: impl Fn() -> String) -> bool {
 }
 
 /// Whether the image has a template for them.
-pub fn has_template(cx: &Context) -> bool {
+pub fn has_template(cx: &ModuleContext) -> bool {
     template_names(cx).iter().any(|name| cx.root.is_file(&template::path(cx, name)))
 }
 
 /// cloud-init's names of its templates for them.
-fn template_names(cx: &Context) -> [String; 2] {
+fn template_names(cx: &ModuleContext) -> [String; 2] {
     [format!("sources.list.{}.deb822", cx.distro.name), "sources.list".to_owned()]
 }
 
@@ -47,7 +47,7 @@ pub fn fetches_key(apt: &Apt) -> bool {
 ///
 /// # Errors
 /// A template is wrong, a key cannot be fetched, or a file not be written.
-pub fn write(cx: &mut Context, apt: &Apt, mirrors: &Mirrors, ring: &mut Ring) -> Result<()> {
+pub fn write(cx: &mut ModuleContext, apt: &Apt, mirrors: &Mirrors, ring: &mut Ring) -> Result<()> {
     let mut values = apt.values(mirrors);
     for kind in KINDS {
         if let Some(key) = key(apt, kind) {
@@ -126,7 +126,7 @@ fn default_text(distro: &str, values: &Value) -> Option<String> {
 
 /// Gives what APT has fetched from the distribution's mirrors the names of the new ones, so that it is not fetched again. By
 /// mv(1): the files may be larger than this program's memory.
-pub fn rename_lists(cx: &mut Context, apt: &Apt, mirrors: &Mirrors) {
+pub fn rename_lists(cx: &mut ModuleContext, apt: &Apt, mirrors: &Mirrors) {
     let old = mirror::failsafe(cx, &apt.arch);
     for (old, new) in [(old.primary, &mirrors.primary), (old.security, &mirrors.security)] {
         let (Some(old), Some(new)) = (old, new) else { continue };

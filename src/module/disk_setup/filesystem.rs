@@ -8,7 +8,7 @@ use crate::drive::devices::Places;
 use crate::drive::label::Superblock;
 use crate::root::{Command, installed};
 use crate::system::device_names::{partition_of, placed};
-use crate::system::{Context, shell};
+use crate::system::{ModuleContext, shell};
 
 /// How the programs differ that make file systems: the beginning of the type, the option before the label, and the one with
 /// which a whole disk, or what holds something else, is taken.
@@ -34,7 +34,7 @@ struct Wanted {
 }
 
 /// Makes the file system of a definition, unless the device has it already.
-pub(super) fn make(cx: &mut Context, places: &Places, definition: &Map) -> Result<()> {
+pub(super) fn make(cx: &mut ModuleContext, places: &Places, definition: &Map) -> Result<()> {
     let text = |key: &str| definition.get(key).filter(|v| !v.is_null()).and_then(Value::text);
     let device = text("device").ok_or_else(|| Error::new("device: expected the path of a device, or a name of one"))?;
     let given = path(cx, places, &device);
@@ -136,7 +136,7 @@ fn is_same(found: Option<&Superblock>, wanted: &Wanted, any_label: bool) -> bool
 }
 
 /// The command that makes it; if the device `is_used`, over its content.
-fn command(cx: &mut Context, definition: &Map, wanted: &Wanted, block: &Block, is_used: bool) -> Result<Command> {
+fn command(cx: &mut ModuleContext, definition: &Map, wanted: &Wanted, block: &Block, is_used: bool) -> Result<Command> {
     let node = &block.node;
     let is_disk = matches!(block.kind, BlockKind::Disk { .. });
     if let Some(cmd) = definition.get("cmd").filter(|v| v.is_true() || v.as_str().is_some() || v.as_list().is_some()) {

@@ -6,8 +6,8 @@ use crate::document::{Map, Value, wrong};
 use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::root::Command;
-use crate::system::Context;
-use crate::system::partitions::{self, Geometry, Partition, PartitionKind, Table, TableFormat, Wanted, guid};
+use crate::system::ModuleContext;
+use crate::system::partitions::{self, Geometry, Partition, PartitionKind, PartitionTable, TableFormat, Wanted, guid};
 
 /// The type of a partition that names none.
 const LINUX: &str = "8300";
@@ -20,7 +20,7 @@ struct Part<'a> {
 }
 
 /// Partitions a disk as its definition says, unless it has that layout already, or data that must not be overwritten.
-pub(super) fn apply(cx: &mut Context, places: &Places, path: &str, definition: &Map) -> Result<()> {
+pub(super) fn apply(cx: &mut ModuleContext, places: &Places, path: &str, definition: &Map) -> Result<()> {
     let format = match definition.get("table_type").map(|t| t.text().unwrap_or_default()).as_deref() {
         None | Some("mbr") => TableFormat::Mbr,
         Some("gpt") => TableFormat::Gpt,
@@ -85,12 +85,12 @@ fn is_there(found: &[Partition], layout: &Value, parts: &[Part]) -> bool {
 }
 
 fn make(
-    cx: &mut Context,
+    cx: &mut ModuleContext,
     disk: &Block,
     geometry: Geometry,
     format: TableFormat,
     parts: &[Part],
-    old: Option<&Table>,
+    old: Option<&PartitionTable>,
     overwrite: bool,
 ) -> Result<()> {
     let mut wanted = Vec::new();
@@ -129,7 +129,7 @@ fn line(partition: &Partition) -> String {
 }
 
 /// Erases the file systems of all partitions, then the table.
-fn remove(cx: &mut Context, places: &Places, disk: &Block) -> Result<()> {
+fn remove(cx: &mut ModuleContext, places: &Places, disk: &Block) -> Result<()> {
     for partition in block::partitions(places, &disk.name) {
         let wipe = Command::new(["wipefs", "--all", &partition.node]);
         cx.root.run(wipe).context(|| format!("failed to erase what is on {}", partition.node))?;

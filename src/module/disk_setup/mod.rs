@@ -54,7 +54,7 @@ use crate::drive::block::{self, Block};
 use crate::drive::devices::Places;
 use crate::instance::Frequency;
 use crate::root::{Command, Stage, installed};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use crate::system::device_names::{self, alias};
 
 pub static MODULE: Module = Module {
@@ -69,12 +69,12 @@ pub static MODULE: Module = Module {
 };
 
 /// Whether all devices to be changed exist: one may be attached later, or be made by a `cmd`.
-fn is_ready(cx: &mut Context) -> bool {
+fn is_ready(cx: &mut ModuleContext) -> bool {
     let Some(places) = cx.outside.places() else { return true };
     settle(cx).is_ok() && device_names::to_set_up(cx, &places).iter().all(|path| block::at(&places, path).is_some())
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(places) = cx.outside.places() else {
         log::info!("disk_setup: the machine's devices cannot be seen from here");
         return Ok(());
@@ -105,7 +105,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// The disks that are to be partitioned, by their paths. A name that means a disk which is a key, too, wins.
-fn disks<'a>(cx: &Context<'a>, places: &Places) -> Vec<(String, &'a Value)> {
+fn disks<'a>(cx: &ModuleContext<'a>, places: &Places) -> Vec<(String, &'a Value)> {
     let Some(section) = cx.get("disk_setup").and_then(Value::as_map) else { return Vec::new() };
     let named: Vec<(&str, String)> = section.keys().map(|key| (key, path(cx, places, key))).collect();
     let is_replaced = |key: &str| named.iter().any(|(name, path)| path == key && *name != key);
@@ -113,7 +113,7 @@ fn disks<'a>(cx: &Context<'a>, places: &Places) -> Vec<(String, &'a Value)> {
     kept.filter_map(|(key, path)| Some((path.clone(), section.get(key)?))).collect()
 }
 
-fn path(cx: &Context, places: &Places, name: &str) -> String {
+fn path(cx: &ModuleContext, places: &Places, name: &str) -> String {
     if let Some(target) = alias(cx, name) {
         log::info!("updated disk_setup device entry '{name}' to '{target}'");
     }
@@ -121,13 +121,13 @@ fn path(cx: &Context, places: &Places, name: &str) -> String {
 }
 
 /// Waits for the device that a path leads to: udev may still be making its link.
-fn wait_for(cx: &mut Context, places: &Places, path: &str) -> Result<Block> {
+fn wait_for(cx: &mut ModuleContext, places: &Places, path: &str) -> Result<Block> {
     settle(cx)?;
     block::at(places, path).ok_or_else(|| Error::new(format!("there is no block device {path}")))
 }
 
 /// Waits until udev has done what it does with devices that are new or have changed.
-fn settle(cx: &mut Context) -> Result<()> {
+fn settle(cx: &mut ModuleContext) -> Result<()> {
     if installed::which(cx.root, "udevadm").is_none() {
         return Ok(());
     }
@@ -135,7 +135,7 @@ fn settle(cx: &mut Context) -> Result<()> {
 }
 
 /// Has the kernel read a disk's table again, and waits for the nodes of its partitions.
-fn reread(cx: &mut Context, disk: &str) -> Result<()> {
+fn reread(cx: &mut ModuleContext, disk: &str) -> Result<()> {
     settle(cx)?;
     let argv = match installed::which(cx.root, "partprobe") {
         Some(_) => vec!["partprobe", disk],

@@ -7,7 +7,7 @@ use crate::document::{Value, json};
 use crate::drive::block::{self, Block, BlockKind};
 use crate::drive::devices::Places;
 use crate::root::{Attr, Command, installed};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 /// How many layers of devices are followed.
 pub(super) const MAX_DEPTH: usize = 8;
@@ -24,7 +24,7 @@ const MD_LEVELS: [&str; 4] = ["raid1", "raid4", "raid5", "raid6"];
 const MD_UNUSED: u64 = 256 << 20;
 
 /// Grows the devices below a device, then the device itself.
-pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
+pub(super) fn grow(cx: &mut ModuleContext, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
     if depth >= MAX_DEPTH {
         return skipped("too many devices lie on each other");
     }
@@ -49,7 +49,7 @@ pub(super) fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usiz
 }
 
 /// Grows a logical volume by what its volume group gains.
-fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, depth: usize) -> Result<Outcome> {
+fn grow_volume(cx: &mut ModuleContext, places: &Places, volume: &str, below: &Block, depth: usize) -> Result<Outcome> {
     if installed::which(cx.root, "lvm").is_none() && installed::which(cx.root, "lvextend").is_none() {
         return skipped(format!("{volume} is LVM's, and there is no lvextend"));
     }
@@ -77,12 +77,12 @@ fn grow_volume(cx: &mut Context, places: &Places, volume: &str, below: &Block, d
 }
 
 /// Syncs the record; fails if it does not reach the disk.
-fn commit(cx: &mut Context) -> Result<()> {
+fn commit(cx: &mut ModuleContext) -> Result<()> {
     cx.root.commit().into_iter().next().map_or(Ok(()), Err)
 }
 
 /// The number of free extents in the volume's group.
-fn free_extents(cx: &mut Context, volume: &str) -> Result<u64> {
+fn free_extents(cx: &mut ModuleContext, volume: &str) -> Result<u64> {
     let argv = ["lvs", "--noheadings", "--options", "vg_free_count", volume];
     let output = cx.root.output(Command::new(argv))?;
     if cx.root.is_plan() {
@@ -94,7 +94,13 @@ fn free_extents(cx: &mut Context, volume: &str) -> Result<u64> {
 }
 
 /// Grows an encrypted device, if cloud-init's key file opens it.
-fn grow_encrypted(cx: &mut Context, places: &Places, mapping: &str, below: &Block, depth: usize) -> Result<Outcome> {
+fn grow_encrypted(
+    cx: &mut ModuleContext,
+    places: &Places,
+    mapping: &str,
+    below: &Block,
+    depth: usize,
+) -> Result<Outcome> {
     if installed::which(cx.root, "cryptsetup").is_none() {
         return skipped(format!("{mapping} is encrypted, and there is no cryptsetup"));
     }
@@ -132,7 +138,7 @@ fn key(text: &[u8]) -> Result<(Vec<u8>, String)> {
 
 /// Grows an array to use what its devices gain.
 fn grow_array(
-    cx: &mut Context,
+    cx: &mut ModuleContext,
     places: &Places,
     array: &Block,
     level: &str,

@@ -46,8 +46,8 @@ use crate::drive::devices::Places;
 use crate::instance::Frequency;
 use crate::machine::Machine;
 use crate::root::{Command, Root, Stage};
-use crate::system::partitions::{self, Geometry, Partition, Table};
-use crate::system::{Context, disk_sizes, mount_table};
+use crate::system::partitions::{self, Geometry, Partition, PartitionTable};
+use crate::system::{ModuleContext, disk_sizes, mount_table};
 use std::io;
 
 const DISABLED: &str = "/etc/growroot-disabled";
@@ -80,7 +80,7 @@ fn skipped(why: impl Into<String>) -> Result<Outcome> {
 /// Grows the root's partition in the initramfs, where the new root is mounted and nothing runs from it yet. A
 /// root on LVM, LUKS or MD needs programs and is left to [`running`]; so are reports, because `running` comes to
 /// the same result.
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let empty = Map::new();
     let section = cx.config.get("growpart").map_or(Some(&empty), Value::as_map);
     let Some(section) = section.filter(|s| is_on(cx, s).unwrap_or(false)) else { return Ok(()) };
@@ -99,7 +99,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
 
 /// Whether no disk has changed its size since the last run, or the root's device has all the available space.
 /// Before the pivot only the root's own device is sure to be there.
-fn idle(cx: &mut Context) -> bool {
+fn idle(cx: &mut ModuleContext) -> bool {
     let of_root = match cx.config.get("growpart") {
         None => true,
         Some(section) => section.get("devices").is_none_or(|devices| *devices == Value::List(vec!["/".into()])),
@@ -111,7 +111,7 @@ fn idle(cx: &mut Context) -> bool {
 }
 
 /// Whether the initramfs's new root is on a disk or partition that cannot grow.
-fn is_full(cx: &Context) -> bool {
+fn is_full(cx: &ModuleContext) -> bool {
     let Some((_, block, places)) = mount_table::device_of_new_root(cx) else { return false };
     match &block.kind {
         BlockKind::Disk { .. } => true,
@@ -121,14 +121,14 @@ fn is_full(cx: &Context) -> bool {
 }
 
 /// Whether the partition table has no more space for the partition, and the kernel knows its size.
-fn is_partition_full(cx: &Context, places: &Places, block: &Block, disk: &str, number: u32) -> Result<bool> {
+fn is_partition_full(cx: &ModuleContext, places: &Places, block: &Block, disk: &str, number: u32) -> Result<bool> {
     let Some((_, geometry, table)) = table(cx, places, disk)? else { return Ok(false) };
     let known = table.partitions().into_iter().find(|p| p.number == number);
     let is_known = known.is_some_and(|p| (p.end - p.start) * geometry.sector == block.size);
     Ok(is_known && table.grow(number)?.is_none())
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     disk_sizes::begin(cx)?;
     let empty = Map::new();
     let section = match cx.config.get("growpart") {
@@ -166,7 +166,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Whether the configuration and the machine want partitions to grow.
-fn is_on(cx: &Context, section: &Map) -> Result<bool> {
+fn is_on(cx: &ModuleContext, section: &Map) -> Result<bool> {
     let auto = Value::from("auto");
     let mode = section.get("mode").unwrap_or(&auto);
     if mode.is_false() {
@@ -199,7 +199,7 @@ fn entries_of(devices: &Value) -> Vec<String> {
     }
 }
 
-fn grow_entry(cx: &mut Context, places: &Places, entry: &str) -> Result<Outcome> {
+fn grow_entry(cx: &mut ModuleContext, places: &Places, entry: &str) -> Result<Outcome> {
     let device = if entry.starts_with("/dev/") {
         entry.to_owned()
     } else {
@@ -216,12 +216,12 @@ fn grow_entry(cx: &mut Context, places: &Places, entry: &str) -> Result<Outcome>
     }
 }
 
-fn is_container(cx: &Context) -> bool {
+fn is_container(cx: &ModuleContext) -> bool {
     virt::is_container(&virt::detect(&Machine::read(cx.root.path())))
 }
 
 /// Grows a device, after the devices that it lies on.
-fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
+fn grow(cx: &mut ModuleContext, places: &Places, block: &Block, depth: usize) -> Result<Outcome> {
     match &block.kind {
         BlockKind::Partition { disk, number } => grow_partition(cx, places, block, disk, *number),
         BlockKind::Disk { .. } => skipped(format!("{} is no partition", block.node)),
@@ -229,7 +229,7 @@ fn grow(cx: &mut Context, places: &Places, block: &Block, depth: usize) -> Resul
     }
 }
 
-fn grow_partition(cx: &mut Context, places: &Places, block: &Block, disk: &str, number: u32) -> Result<Outcome> {
+fn grow_partition(cx: &mut ModuleContext, places: &Places, block: &Block, disk: &str, number: u32) -> Result<Outcome> {
     let Some((disk, geometry, table)) = table(cx, places, disk)? else {
         return skipped(format!("{disk} has no partition table that is known"));
     };
@@ -273,7 +273,7 @@ fn resize(root: &Root, disk: &str, partition: &Partition, sector: u64) -> Result
 }
 
 /// A disk by the kernel's name, and its table. None if it has no table.
-fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geometry, Table)>> {
+fn table(cx: &ModuleContext, places: &Places, disk: &str) -> Result<Option<(Block, Geometry, PartitionTable)>> {
     let Some(disk) = block::named(places, disk) else { return Ok(None) };
     let BlockKind::Disk { sector } = disk.kind else { return Ok(None) };
     let geometry = Geometry::new(disk.size, sector).map_err(|e| e.context(&disk.node))?;
@@ -283,7 +283,7 @@ fn table(cx: &Context, places: &Places, disk: &str) -> Result<Option<(Block, Geo
 }
 
 /// Whether a device would grow.
-fn has_room(cx: &Context, places: &Places, block: &Block, depth: usize) -> Result<bool> {
+fn has_room(cx: &ModuleContext, places: &Places, block: &Block, depth: usize) -> Result<bool> {
     if let BlockKind::Partition { disk, number } = &block.kind {
         return Ok(match table(cx, places, disk)? {
             Some((_, _, table)) => table.grow(*number)?.is_some(),

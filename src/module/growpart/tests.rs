@@ -234,7 +234,8 @@ fn the_kernel_grows_a_partition_that_is_mounted() {
     let report = Problems::new();
     let instance = Instance::default();
     let distro = Distro::named("debian");
-    let mut cx = Context { outside: &Here, ..Context::new(&mut root, &config, &instance, &distro, &report) };
+    let mut cx =
+        ModuleContext { outside: &Here, ..ModuleContext::new(&mut root, &config, &instance, &distro, &report) };
     running(&mut cx).unwrap();
     assert_eq!(report.entries(), []);
     let end = 96 * 2048 - 33;

@@ -3,7 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::document::{Map, Value};
 use crate::root::{Command, installed};
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 /// The bridge that `lxd init --auto` makes.
 const DEFAULT_NAME: &str = "lxdbr0";
@@ -22,7 +22,7 @@ enum Mode {
 ///
 /// # Errors
 /// The mode is unknown, or a program fails.
-pub fn set_up(cx: &mut Context, bridge: &Map, initialised: bool) -> Result<()> {
+pub fn set_up(cx: &mut ModuleContext, bridge: &Map, initialised: bool) -> Result<()> {
     let mode = match bridge.get("mode").and_then(Value::as_str) {
         Some("none") => Mode::None,
         Some("existing") => Mode::Existing,
@@ -84,7 +84,7 @@ fn settings(bridge: &Map) -> Vec<String> {
 }
 
 /// Removes what `lxd init` has made: the device of the default profile and, with `bridge_too`, the bridge.
-fn remove_default(cx: &mut Context, bridge_too: bool) -> Result<()> {
+fn remove_default(cx: &mut ModuleContext, bridge_too: bool) -> Result<()> {
     if bridge_too && lxc_if_there(cx, &["network", "detach-profile", DEFAULT_NAME, "default"])? {
         lxc(cx, &["network", "delete", DEFAULT_NAME].map(str::to_owned))?;
     }
@@ -96,12 +96,12 @@ fn lxc_command(words: &[String]) -> Command {
     Command::new(words).env("LC_ALL", "C").env("HOME", "/root").env("USER", "root")
 }
 
-fn lxc(cx: &mut Context, words: &[String]) -> Result<()> {
+fn lxc(cx: &mut ModuleContext, words: &[String]) -> Result<()> {
     cx.root.run(lxc_command(words))
 }
 
 /// Runs a command that removes something. Returns false if that did not exist (exit code 1).
-fn lxc_if_there(cx: &mut Context, words: &[&str]) -> Result<bool> {
+fn lxc_if_there(cx: &mut ModuleContext, words: &[&str]) -> Result<bool> {
     let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
     match cx.root.output(lxc_command(&words))?.status {
         0 => Ok(true),
@@ -111,7 +111,7 @@ fn lxc_if_there(cx: &mut Context, words: &[&str]) -> Result<bool> {
 }
 
 /// Answers the questions of LXD's package, and reconfigures it.
-fn by_debconf(cx: &mut Context, bridge: &Map, mode: Mode) -> Result<()> {
+fn by_debconf(cx: &mut ModuleContext, bridge: &Map, mode: Mode) -> Result<()> {
     let mut answers: Vec<(&str, Option<String>)> = Vec::new();
     let name = text(bridge, "name");
     let yes = || Some("true".to_owned());

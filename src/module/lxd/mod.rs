@@ -41,7 +41,7 @@ use crate::base::error::{Error, Result};
 use crate::document::{Map, Value, optional_map, wrong, yaml};
 use crate::instance::Frequency;
 use crate::root::{Command, Stage, installed};
-use crate::system::{Context, packages, service, snap};
+use crate::system::{ModuleContext, packages, service, snap};
 
 /// Settings of `init`, in the order in which `lxd init --auto` gets them.
 const INIT: [&str; 7] = [
@@ -67,7 +67,7 @@ pub static MODULE: Module = Module {
     ..Module::NEW
 };
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(section) = optional_map("lxd", cx.get("lxd"))? else { return Ok(()) };
     if section.is_empty() {
         return Ok(());
@@ -105,7 +105,7 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Packages with the programs that the storage drivers need and the system lacks.
-fn needed_packages(cx: &mut Context, init: &Map, preseed: &str) -> Vec<String> {
+fn needed_packages(cx: &mut ModuleContext, init: &Map, preseed: &str) -> Vec<String> {
     let mut drivers: Vec<String> = init.get("storage_backend").and_then(Value::text).into_iter().collect();
     if preseed.contains("storage_pools") {
         match yaml::parse("lxd.preseed", preseed) {
@@ -122,7 +122,7 @@ fn needed_packages(cx: &mut Context, init: &Map, preseed: &str) -> Vec<String> {
     needed.map(|(_, _, package)| (*package).to_owned()).collect()
 }
 
-fn initialise(cx: &mut Context, init: &Map) -> Result<()> {
+fn initialise(cx: &mut ModuleContext, init: &Map) -> Result<()> {
     let option = |key: &&str| {
         let value = init.get(key).and_then(Value::text).filter(|v| !matches!(v.as_str(), "" | "0" | "false"))?;
         Some(format!("--{}={value}", key.replace('_', "-")))

@@ -2,7 +2,7 @@
 
 use crate::drive::block::{self, BlockKind};
 use crate::system::device_names::{alias, dotted, of_source, partition_of};
-use crate::system::{Context, Device};
+use crate::system::{Device, ModuleContext};
 
 /// Options with which the first field is a path, and types of file systems without a device (filesystems(5),
 /// mount(8)).
@@ -32,7 +32,7 @@ pub(super) enum What {
 }
 
 /// Resolves `spec`, for an entry of that type and with those options.
-pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> What {
+pub(super) fn resolve(cx: &ModuleContext, spec: &str, kind: &str, options: &str) -> What {
     let what = resolved(cx, spec, kind, options);
     if let What::Device(name) | What::Other(name) | What::Late(name, _) = &what
         && name != spec
@@ -42,7 +42,7 @@ pub(super) fn resolve(cx: &Context, spec: &str, kind: &str, options: &str) -> Wh
     what
 }
 
-fn resolved(cx: &Context, spec: &str, kind: &str, options: &str) -> What {
+fn resolved(cx: &ModuleContext, spec: &str, kind: &str, options: &str) -> What {
     let kind = kind.split(',').next().unwrap_or(kind);
     let virtual_type = !DEVICE_TYPES.contains(&kind);
     if options.split(',').any(|o| PATH_OPTIONS.contains(&o)) || is_remote(spec) {
@@ -87,7 +87,7 @@ fn late(paths: &[String], partition: Option<&str>) -> What {
 
 /// The device if none can be read: one in the tree's /dev, if it has disks there, else the first that the
 /// name may refer to.
-fn unseen(cx: &Context, spec: &str) -> What {
+fn unseen(cx: &ModuleContext, spec: &str) -> What {
     let Some((paths, partition)) = candidates(cx, spec) else { return What::Device(spec.to_owned()) };
     let shown = cx.root.list("/dev").iter().any(|name| is_short(name));
     let is_there = |path: &&String| !shown || cx.root.lstat(path).is_some();
@@ -115,7 +115,7 @@ pub(super) fn is_remote(spec: &str) -> bool {
 
 /// The paths that the name may refer to, of which the first existing one is used, and a partition number.
 /// None if it is not a device name.
-fn candidates(cx: &Context, spec: &str) -> Option<(Vec<String>, Option<String>)> {
+fn candidates(cx: &ModuleContext, spec: &str) -> Option<(Vec<String>, Option<String>)> {
     if spec.starts_with("/dev/") && !is_meta(spec) {
         return Some((vec![alias(cx, spec).unwrap_or_else(|| spec.to_owned())], None));
     }
@@ -157,7 +157,7 @@ fn is_short(name: &str) -> bool {
 
 /// The device or its partition: the named one, else the first, if the device has one. The file system that a disk had before it was
 /// partitioned may still be visible.
-fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> What {
+fn find(cx: &ModuleContext, paths: &[String], partition: Option<&str>, kind: &str) -> What {
     let device = |path: &str| cx.outside.device(path).map(|device| (path.to_owned(), device));
     let Some((path, whole)) = paths.iter().find_map(|path| device(path)) else { return late(paths, partition) };
     let missing = partition.map(|n| partition_of(&path, n)).unwrap_or_default();
@@ -172,7 +172,7 @@ fn find(cx: &Context, paths: &[String], partition: Option<&str>, kind: &str) -> 
 }
 
 /// Whether `part` is the partition of `whole` with this number: the kernel's, or a mapping of it (kpartx(8)).
-fn is_partition(cx: &Context, part: &str, whole: &str, number: &str) -> bool {
+fn is_partition(cx: &ModuleContext, part: &str, whole: &str, number: &str) -> bool {
     let block = |path: &str| block::at(&cx.outside.places()?, path);
     let (Some(part), Some(whole)) = (block(part), block(whole)) else { return false };
     match &part.kind {

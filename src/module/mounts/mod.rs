@@ -38,7 +38,7 @@ use crate::instance::Frequency;
 use crate::root::{Attr, Command, Stage};
 use crate::system::fstab::{self, FSTAB};
 use crate::system::service::uses_systemd;
-use crate::system::{Context, device_names, mount_table};
+use crate::system::{ModuleContext, device_names, mount_table};
 use device::What;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -210,16 +210,16 @@ fn has(options: &str, wanted: &str) -> bool {
 }
 
 /// Whether the configuration has a value for one of these keys.
-fn gives(cx: &Context, keys: &[&str]) -> bool {
+fn gives(cx: &ModuleContext, keys: &[&str]) -> bool {
     keys.iter().any(|key| cx.get(key).is_some_and(|value| !value.is_null()))
 }
 
 /// Whether disk_setup has something to do, in a build that has it.
-fn sets_up_disks(cx: &Context) -> bool {
+fn sets_up_disks(cx: &ModuleContext) -> bool {
     cfg!(feature = "software") && gives(cx, &DISK_KEYS)
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     // systemd checks the devices in fstab as soon as they appear: mkfs would find them in use.
     let are_disks_due = sets_up_disks(cx) && !cx.root.is_plan();
     let mut entries = entries(cx, are_disks_due)?;
@@ -247,7 +247,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
 
 /// Mounts in the local stage what systemd does not know yet, for example a file system that disk_setup has made: otherwise a
 /// service may start with what the mount hides. What needs the network, is not there, or takes long is left to [`running`].
-fn before_services(cx: &mut Context) -> Result<()> {
+fn before_services(cx: &mut ModuleContext) -> Result<()> {
     let mut entries = entries(cx, false)?;
     if sets_up_disks(cx) {
         entries.retain(|entry| !entry.order.is_late);
@@ -267,7 +267,7 @@ fn before_services(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let entries = entries(cx, false)?;
     for entry in &entries {
         if let Some(why) = &entry.missing {
@@ -307,14 +307,14 @@ fn running(cx: &mut Context) -> Result<()> {
 }
 
 /// Whether nothing needs to be done for an entry: it is mounted, or systemd has read it and will mount it.
-fn is_cared_for(cx: &Context, entry: &Entry, mounted: &HashSet<String>, systemd: bool) -> bool {
+fn is_cared_for(cx: &ModuleContext, entry: &Entry, mounted: &HashSet<String>, systemd: bool) -> bool {
     // A device that appears late is also mounted by systemd, which has to know the line.
     let is_left = if systemd { !entry.is_written || is_never(entry, mounted) } else { !is_wanted(entry, mounted) };
     is_left || systemd && cx.root.exists(&format!("/run/systemd/generator/{}", fstab::unit(entry.point())))
 }
 
 /// The current mount points, escaped as by the kernel (proc_pid_mounts(5)).
-fn mounted_points(cx: &Context) -> HashSet<String> {
+fn mounted_points(cx: &ModuleContext) -> HashSet<String> {
     let text = cx.root.text("/proc/self/mounts");
     text.lines().filter_map(|l| l.split(' ').nth(1)).map(str::to_owned).collect()
 }
@@ -331,7 +331,7 @@ fn is_never(entry: &Entry, mounted: &HashSet<String>) -> bool {
 }
 
 /// Mounts entries that are to be mounted and are not.
-fn mount_each<'a>(cx: &mut Context, entries: impl IntoIterator<Item = &'a Entry>, mounted: &HashSet<String>) {
+fn mount_each<'a>(cx: &mut ModuleContext, entries: impl IntoIterator<Item = &'a Entry>, mounted: &HashSet<String>) {
     for entry in entries {
         if is_wanted(entry, mounted)
             && let Err(e) = cx.root.run(Command::new(["mount", entry.point()]).limit(MOUNT_LIMIT))
@@ -343,7 +343,7 @@ fn mount_each<'a>(cx: &mut Context, entries: impl IntoIterator<Item = &'a Entry>
 
 /// Writes the entries to fstab in place of earlier ones of ours, and creates the mount points. Returns
 /// whether fstab changed. Without an entry and a swap file nothing changes.
-fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool> {
+fn write(cx: &mut ModuleContext, entries: &[Entry], swap: Option<&str>) -> Result<bool> {
     if entries.is_empty() && swap.is_none() {
         return Ok(false);
     }
@@ -385,7 +385,7 @@ fn write(cx: &mut Context, entries: &[Entry], swap: Option<&str>) -> Result<bool
 
 /// The entries of `mounts`, each with whether it is a mount; otherwise it removes earlier entries for the same device.
 /// Errors are reported.
-fn listed(cx: &mut Context, systemd: bool) -> Result<Vec<(Entry, bool)>> {
+fn listed(cx: &mut ModuleContext, systemd: bool) -> Result<Vec<(Entry, bool)>> {
     let options = options(systemd);
     let defaults = defaults(cx, options)?;
     let list = match cx.get("mounts") {
@@ -437,7 +437,7 @@ fn listed(cx: &mut Context, systemd: bool) -> Result<Vec<(Entry, bool)>> {
 
 /// The configuration's entries and those for the source's own devices, in order. Errors are reported. With `are_disks_due`,
 /// those on disks that disk_setup is to change are late.
-fn entries(cx: &mut Context, are_disks_due: bool) -> Result<Vec<Entry>> {
+fn entries(cx: &mut ModuleContext, are_disks_due: bool) -> Result<Vec<Entry>> {
     let systemd = uses_systemd(cx.root, cx.distro);
     let mut taken_back = HashSet::new();
     let mut entries: Vec<Entry> = Vec::new();
@@ -504,7 +504,7 @@ fn order(entries: &mut [Entry], fstab: &str) {
 
 /// Marks the entries on disks that disk_setup or fs_setup is to change as late, as far as these can be seen. If a disk is missing,
 /// so are its partitions; but perhaps only udev's links are missing.
-fn are_late_where_made(cx: &Context, entries: &mut [Entry]) {
+fn are_late_where_made(cx: &ModuleContext, entries: &mut [Entry]) {
     let Some(places) = cx.outside.places() else { return };
     let devices = device_names::to_set_up(cx, &places);
     let is_link = |path: &str| path.strip_prefix("/dev/").is_some_and(|name| name.contains('/'));
@@ -522,7 +522,7 @@ fn are_late_where_made(cx: &Context, entries: &mut [Entry]) {
 }
 
 /// Disks that a datasource may provide for every machine, mounted without an entry in the configuration.
-fn implied(cx: &Context, systemd: bool) -> [Entry; 2] {
+fn implied(cx: &ModuleContext, systemd: bool) -> [Entry; 2] {
     [("ephemeral0", "/mnt", "auto", options(systemd), "2"), ("swap", "none", "swap", "sw", "0")].map(
         |(name, point, kind, options, pass)| {
             entry(cx, [name, point, kind, options, "0", pass].map(str::to_owned), systemd)
@@ -537,7 +537,7 @@ fn options(systemd: bool) -> &'static str {
 
 /// `mount_default_fields`, for fields that an entry lacks. YAML's `None` is a string; here it means nothing,
 /// as in the documentation.
-fn defaults(cx: &Context, options: &str) -> Result<Vec<Option<String>>> {
+fn defaults(cx: &ModuleContext, options: &str) -> Result<Vec<Option<String>>> {
     let Some(value) = cx.get("mount_default_fields") else {
         let words = ["auto", options, "0", "2"].map(|w| Some(w.to_owned()));
         return Ok([None, None].into_iter().chain(words).collect());
@@ -547,7 +547,7 @@ fn defaults(cx: &Context, options: &str) -> Result<Vec<Option<String>>> {
 }
 
 /// Finds the entry's device, and adds the options that let a boot continue without it.
-fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
+fn entry(cx: &ModuleContext, mut fields: [String; 6], systemd: bool) -> Entry {
     let what = device::resolve(cx, &fields[0], &fields[2], &fields[3]);
     let noauto = has(&fields[3], "noauto");
     let (name, missing, is_device) = match what {
@@ -592,7 +592,7 @@ fn entry(cx: &Context, mut fields: [String; 6], systemd: bool) -> Entry {
 }
 
 /// Whether an existing device belongs to a server.
-fn is_on_network(cx: &Context, device: &str) -> bool {
+fn is_on_network(cx: &ModuleContext, device: &str) -> bool {
     let Some(places) = cx.outside.places() else { return false };
     let found = cx.outside.device(device).and_then(|found| block::at(&places, &found.path));
     found.is_some_and(|block| block::is_on_network(&places, &block))

@@ -4,7 +4,7 @@ use crate::base::error::{Error, Result};
 use crate::base::uuid;
 use crate::document::{Map, Value, wrong};
 use crate::root::{Command, Root};
-use crate::system::{Context, fstab, mount_table};
+use crate::system::{ModuleContext, fstab, mount_table};
 use rustix::fs::{self, FallocateFlags, IFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -29,7 +29,7 @@ pub(super) struct Swap {
 }
 
 /// Creates the configured swap file. None if none is configured.
-pub(super) fn make(cx: &mut Context) -> Result<Option<Swap>> {
+pub(super) fn make(cx: &mut ModuleContext) -> Result<Option<Swap>> {
     let Some(section) = cx.map("swap") else { return Ok(None) };
     let path = section.get("filename").filter(|v| !v.is_null()).map_or(Some("/swap.img"), Value::as_str);
     let path = path.filter(|p| p.starts_with('/') && !p.ends_with('/') && !p.contains(|c: char| c.is_control()));
@@ -66,14 +66,14 @@ fn create(root: &mut Root, path: &str, mebibytes: u64, is_btrfs: bool) -> Result
 }
 
 /// Whether the kernel swaps to the file; assumed if that is unknown, so that the file is not changed.
-fn in_use(cx: &Context, path: &str) -> bool {
+fn in_use(cx: &ModuleContext, path: &str) -> bool {
     let swaps = cx.root.text("/proc/swaps");
     let escaped = fstab::escape(path);
     cx.root.is_live() && swaps.is_empty() || swaps.lines().any(|l| l.split_whitespace().next() == Some(&escaped))
 }
 
 /// The size in bytes. None if no swap file is configured.
-fn size(cx: &Context, section: &Map, path: &str) -> Result<Option<u64>> {
+fn size(cx: &ModuleContext, section: &Map, path: &str) -> Result<Option<u64>> {
     let is_asked =
         |v: &&Value| !matches!(v, Value::Null | Value::Bool(false) | Value::Int(0)) && v.as_str() != Some("");
     let Some(value) = section.get("size").filter(is_asked) else { return Ok(None) };

@@ -63,13 +63,15 @@ impl Machine {
     }
 
     /// The lines of fstab after the first, and the commands.
-    fn run(&self, config: &str, handler: fn(&mut Context) -> Result<()>) -> (Vec<String>, Vec<String>) {
+    fn run(&self, config: &str, handler: fn(&mut ModuleContext) -> Result<()>) -> (Vec<String>, Vec<String>) {
         let config = yaml::parse("cloud-config", config).unwrap();
         let mut root = self.dir.root(Use::Tree);
         let distro = Distro::named("debian");
         let report = Problems::new();
-        let mut cx =
-            Context { outside: &self.devices, ..Context::new(&mut root, &config, &self.instance, &distro, &report) };
+        let mut cx = ModuleContext {
+            outside: &self.devices,
+            ..ModuleContext::new(&mut root, &config, &self.instance, &distro, &report)
+        };
         handler(&mut cx).unwrap();
         let commands = root.commands().iter().map(|c| c.argv.join(" ")).collect();
         assert_eq!(root.commit(), []);
@@ -84,8 +86,10 @@ impl Machine {
         let mut root = self.dir.root(Use::Tree);
         let report = Problems::new();
         let distro = Distro::named("debian");
-        let mut cx =
-            Context { outside: &self.devices, ..Context::new(&mut root, &config, &self.instance, &distro, &report) };
+        let mut cx = ModuleContext {
+            outside: &self.devices,
+            ..ModuleContext::new(&mut root, &config, &self.instance, &distro, &report)
+        };
         running(&mut cx).unwrap();
         report.entries().iter().map(|e| e.to_string()).collect()
     }
@@ -472,9 +476,9 @@ fn no_value_adds_a_line_or_field() {
         let mut root = machine.dir.root(Use::Tree);
         let distro = Distro::named("debian");
         let report = Problems::new();
-        let mut cx = Context {
+        let mut cx = ModuleContext {
             outside: &machine.devices,
-            ..Context::new(&mut root, &parsed, &machine.instance, &distro, &report)
+            ..ModuleContext::new(&mut root, &parsed, &machine.instance, &distro, &report)
         };
         let _ = before_pivot(&mut cx);
         let _ = running(&mut cx);
@@ -525,7 +529,8 @@ fn keeps_another_machines_devices_as_given() {
         let instance = Instance::default();
         let distro = Distro::named("debian");
         let report = Problems::new();
-        let cx = Context { outside: &Unseen, ..Context::new(&mut root, &config, &instance, &distro, &report) };
+        let cx =
+            ModuleContext { outside: &Unseen, ..ModuleContext::new(&mut root, &config, &instance, &distro, &report) };
         device::resolve(&cx, spec, "auto", "defaults")
     };
     let device = |path: &str| What::Device(path.into());

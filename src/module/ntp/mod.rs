@@ -35,7 +35,7 @@ use crate::instance::Frequency;
 use crate::machine::Family;
 use crate::root::{Attr, Root, Stage, installed};
 use crate::system::service::{self, Action};
-use crate::system::{Context, packages, template};
+use crate::system::{ModuleContext, packages, template};
 
 pub static MODULE: Module = Module {
     name: "ntp",
@@ -67,7 +67,7 @@ struct Ntp {
     template_name: String,
 }
 
-fn ntp(cx: &mut Context) -> Result<Option<Ntp>> {
+fn ntp(cx: &mut ModuleContext) -> Result<Option<Ntp>> {
     let empty = Map::new();
     // `ntp:` alone asks for a client with the distribution's servers.
     let section = match cx.config.get("ntp") {
@@ -159,7 +159,7 @@ fn is_installed(root: &Root, program: &str) -> bool {
     if program.starts_with('/') { root.is_file(program) } else { installed::which(root, program).is_some() }
 }
 
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     let Some(ntp) = ntp(cx)? else { return Ok(()) };
     // Container-Optimized OS has its cloud's servers.
     if ntp.servers.is_empty() && ntp.pools.is_empty() {
@@ -185,7 +185,7 @@ fn before_pivot(cx: &mut Context) -> Result<()> {
     cx.root.write(file, text, Attr::root(0o644))
 }
 
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     let Some(ntp) = ntp(cx)? else { return Ok(()) };
     if !is_installed(cx.root, &ntp.client.program) && !ntp.client.packages.is_empty() {
         packages::install(cx, &ntp.client.packages)?;

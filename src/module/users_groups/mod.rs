@@ -55,7 +55,7 @@ use crate::instance::{Frequency, state};
 use crate::machine::Family;
 use crate::module::{Module, write_files};
 use crate::root::{Attr, Command, Stage, installed};
-use crate::system::Context;
+use crate::system::ModuleContext;
 use crate::system::accounts::{Accounts, NewUser, User, check_field, check_name, days_of, is_number};
 use crate::system::authorized_keys::{self, DISABLE_USER_OPTS, Rules};
 use crate::system::users::{Users, names_of};
@@ -81,7 +81,7 @@ pub static MODULE: Module = Module {
 const NEED_HOME: [&str; 3] = ["ssh_authorized_keys", "ssh_import_id", "ssh_redirect_user"];
 
 /// Creates groups and users. One that cannot be created is reported, and the others are still created.
-fn before_pivot(context: &mut Context) -> Result<()> {
+fn before_pivot(context: &mut ModuleContext) -> Result<()> {
     let users = Users::of(context);
     let problems = users.problems.clone();
     let mut later = String::new();
@@ -127,7 +127,7 @@ fn before_pivot(context: &mut Context) -> Result<()> {
 }
 
 /// The work in the running system: homes that were not mounted before, SELinux users and snap users.
-fn running(context: &mut Context) -> Result<()> {
+fn running(context: &mut ModuleContext) -> Result<()> {
     let problems = Problems::new();
     let users = Users::of(context);
     let list = state::waiting_homes(context.instance);
@@ -177,7 +177,7 @@ fn running(context: &mut Context) -> Result<()> {
 }
 
 /// Maps a new user to a SELinux user, as useradd --selinux-user does.
-fn set_selinux_user(context: &mut Context, name: &str, login: &str) -> Result<()> {
+fn set_selinux_user(context: &mut ModuleContext, name: &str, login: &str) -> Result<()> {
     if installed::which(context.root, "semanage").is_some() {
         let argv = |action| Command::new(["semanage", "login", action, "-s", login, "--", name]);
         return context.root.run(argv("-a")).or_else(|_| context.root.run(argv("-m")));
@@ -213,7 +213,7 @@ fn add_group<'a>(
 
 /// The work on one user.
 struct One<'a, 'c, 'r> {
-    context: &'a mut Context<'r>,
+    context: &'a mut ModuleContext<'r>,
     accounts: &'c mut Accounts,
     rules: &'c Rules,
     name: &'a str,
@@ -225,7 +225,7 @@ struct One<'a, 'c, 'r> {
 
 impl<'a, 'c, 'r> One<'a, 'c, 'r> {
     fn new(
-        context: &'a mut Context<'r>,
+        context: &'a mut ModuleContext<'r>,
         accounts: &'c mut Accounts,
         rules: &'c Rules,
         name: &'a str,

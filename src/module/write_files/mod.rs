@@ -41,7 +41,7 @@ use crate::instance::Frequency;
 use crate::instance::state;
 use crate::root::{Attr, Content, MAX_PATH, MAX_READ, Owners, Root, Stage, owner};
 use crate::system::users::{Users, names_of};
-use crate::system::{Context, WebRequest, service};
+use crate::system::{ModuleContext, WebRequest, service};
 use crate::trust::sealed;
 use content::Source;
 use std::cell::{Cell, RefCell};
@@ -119,18 +119,18 @@ struct Part {
 }
 
 /// Writes everything except for deferred entries and those that wait for the running system.
-fn before_pivot(cx: &mut Context) -> Result<()> {
+fn before_pivot(cx: &mut ModuleContext) -> Result<()> {
     each(cx, false, &|cx, entry| if entry.waits(cx.root) { Ok(()) } else { write(cx, entry) })
 }
 
 /// Whether an entry names an owner: the files of all others belong to root from the start.
-fn names_owners(cx: &Context) -> bool {
+fn names_owners(cx: &ModuleContext) -> bool {
     let entries = cx.get("write_files").and_then(Value::as_list).unwrap_or_default();
     entries.iter().any(|entry| entry.get("owner").is_some())
 }
 
 /// The folders above files of [`before_pivot`] that are not on the disk yet.
-pub fn new_folders(cx: &mut Context) -> HashSet<String> {
+pub fn new_folders(cx: &mut ModuleContext) -> HashSet<String> {
     if !names_owners(cx) {
         return HashSet::new();
     }
@@ -145,7 +145,7 @@ pub fn new_folders(cx: &mut Context) -> HashSet<String> {
 
 /// Gives the files of [`before_pivot`] to the users and groups that this cloud-config made after them, with those of the folders
 /// `new` that were made for them. Errors of an entry were reported when it was written.
-pub fn give(cx: &mut Context, new: HashSet<String>) {
+pub fn give(cx: &mut ModuleContext, new: HashSet<String>) {
     if !names_owners(cx) || !state::is_done(cx.root, cx.instance, "config_write_files", MODULE.frequency) {
         return;
     }
@@ -164,7 +164,7 @@ pub fn give(cx: &mut Context, new: HashSet<String>) {
 }
 
 /// Whether every entry was written completely, including its owner.
-fn idle(cx: &mut Context) -> bool {
+fn idle(cx: &mut ModuleContext) -> bool {
     let is_left = Cell::new(false);
     let read = each(cx, false, &|cx, entry| {
         if entry.waits(cx.root) || entry.owner.is_made() {
@@ -177,7 +177,7 @@ fn idle(cx: &mut Context) -> bool {
 
 /// Writes the entries that waited, and sets owners that this cloud-config has since created, unless [`give`]
 /// did that.
-fn running(cx: &mut Context) -> Result<()> {
+fn running(cx: &mut ModuleContext) -> Result<()> {
     each(cx, false, &|cx, entry| {
         if entry.waits(cx.root) {
             return write(cx, entry);
@@ -186,13 +186,13 @@ fn running(cx: &mut Context) -> Result<()> {
     })
 }
 
-fn deferred(cx: &mut Context) -> Result<()> {
+fn deferred(cx: &mut ModuleContext) -> Result<()> {
     each(cx, true, &write)
 }
 
 /// Calls `job` for each entry that is deferred, or each that is not. If one fails the others still run; the
 /// error names all.
-fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> Result<()>) -> Result<()> {
+fn each(cx: &mut ModuleContext, deferred: bool, job: &dyn Fn(&mut ModuleContext, &Entry) -> Result<()>) -> Result<()> {
     let Some(value) = cx.get("write_files") else { return Ok(()) };
     let list = value.as_list().ok_or_else(|| wrong("write_files", "a list", value))?;
     let mut last = None;
@@ -239,7 +239,7 @@ fn each(cx: &mut Context, deferred: bool, job: &dyn Fn(&mut Context, &Entry) -> 
 }
 
 /// Keeps the last failure, which is the module's, and reports the one before.
-fn fail(cx: &mut Context, last: &mut Option<Error>, new: Error) {
+fn fail(cx: &mut ModuleContext, last: &mut Option<Error>, new: Error) {
     if let Some(before) = last.replace(new) {
         cx.report.warn(before);
     }
@@ -258,7 +258,7 @@ fn absolute(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn write(cx: &mut Context, entry: &Entry) -> Result<()> {
+fn write(cx: &mut ModuleContext, entry: &Entry) -> Result<()> {
     budget::check_last(ROOM)?;
     let Some(content) = content(cx, entry)? else { return Ok(()) };
     let old = cx.root.stat(&entry.path).map(|s| s.attr);
@@ -295,7 +295,7 @@ fn has(root: &Root, path: &str, content: &Content) -> Result<bool> {
 }
 
 /// Sets the mode and owner of an existing file, and the owner of the folders `made` for it, which belong to root until now.
-fn own(cx: &mut Context, entry: &Entry, made: &[&str]) -> Result<()> {
+fn own(cx: &mut ModuleContext, entry: &Entry, made: &[&str]) -> Result<()> {
     let Some(old) = cx.root.stat(&entry.path) else { return Ok(()) };
     let (attr, owner) = wanted(cx, entry, Some(old.attr));
     for folder in made {
@@ -309,7 +309,7 @@ fn own(cx: &mut Context, entry: &Entry, made: &[&str]) -> Result<()> {
 
 /// The mode and owner of the file. An owner that the root does not know is root for now, which is no error if
 /// this cloud-config creates it.
-fn wanted(cx: &mut Context, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
+fn wanted(cx: &mut ModuleContext, entry: &Entry, old: Option<Attr>) -> (Attr, Result<()>) {
     let unset = old.map_or(PRIVATE_MODE, |a| a.mode);
     let mut attr =
         Attr { mode: mode(entry, unset, cx.report), uid: old.map_or(0, |a| a.uid), gid: old.map_or(0, |a| a.gid) };
@@ -383,7 +383,7 @@ impl Owner {
 }
 
 /// The names of the users and groups that this cloud-config makes, those that only a user's own `groups` name too.
-fn made(cx: &mut Context) -> HashSet<String> {
+fn made(cx: &mut ModuleContext) -> HashSet<String> {
     // The module users_groups reports what is wrong with them.
     let known = cx.report.take();
     let users = Users::of(cx);
@@ -437,14 +437,14 @@ fn mode(entry: &Entry, unset: u32, report: &Problems) -> u32 {
 }
 
 /// The entry's inline content, within the limit for all entries.
-fn inline(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
+fn inline(cx: &mut ModuleContext, entry: &Entry) -> Result<Option<Content>> {
     let content = content::inline(entry.map, entry.room.get(), entry, cx.report)?;
     entry.room.set(entry.room.get() - content.as_ref().map_or(0, |c| c.len() as usize));
     Ok(content)
 }
 
 /// The content, from its source or else inline. None, with a warning, if there is neither, and in a plan, which fetches nothing.
-fn content(cx: &mut Context, entry: &Entry) -> Result<Option<Content>> {
+fn content(cx: &mut ModuleContext, entry: &Entry) -> Result<Option<Content>> {
     let source = Source::of(entry.map);
     let fetched = match &source {
         // Why it is not opened was reported where that was tried.

@@ -4,7 +4,7 @@ use super::{Node, Overlay};
 use crate::root::disk::Seen;
 use crate::root::layout::{self, STATE, is_volatile};
 use crate::root::record::Entry;
-use crate::root::{Attr, Change, Kind, Over};
+use crate::root::{Attr, Change, FileKind, Over};
 
 impl Overlay {
     /// [`crate::root::Root::has_in_memory`].
@@ -58,8 +58,8 @@ impl Overlay {
         let path = format!("/{resolved}");
         let disk = self.stat_disk(resolved);
         let disk_kind = disk.map(|d| d.kind);
-        let remove_other = |changes: &mut Vec<Change>, kind: Kind| {
-            if disk_kind.is_some_and(|k| k != kind && (k == Kind::Dir || kind == Kind::Dir)) {
+        let remove_other = |changes: &mut Vec<Change>, kind: FileKind| {
+            if disk_kind.is_some_and(|k| k != kind && (k == FileKind::Dir || kind == FileKind::Dir)) {
                 changes.push(Change::Remove { path: path.clone() });
             }
         };
@@ -73,15 +73,17 @@ impl Overlay {
                     changes.push(Change::Remove { path });
                 }
             }
-            Node::Dir { attr, .. } if disk_kind == Some(Kind::Dir) => touch(path, disk.map(|d| d.attr), *attr, changes),
+            Node::Dir { attr, .. } if disk_kind == Some(FileKind::Dir) => {
+                touch(path, disk.map(|d| d.attr), *attr, changes)
+            }
             Node::Dir { attr, .. } => {
-                remove_other(changes, Kind::Dir);
+                remove_other(changes, FileKind::Dir);
                 changes.push(Change::Mkdir { path, attr: *attr });
             }
             Node::Touched(_, attr) => touch(path, disk.map(|d| d.attr), *attr, changes),
             Node::Symlink(target) => {
-                if disk_kind != Some(Kind::Symlink) || self.disk.read_link(resolved).as_ref() != Some(target) {
-                    remove_other(changes, Kind::Symlink);
+                if disk_kind != Some(FileKind::Symlink) || self.disk.read_link(resolved).as_ref() != Some(target) {
+                    remove_other(changes, FileKind::Symlink);
                     changes.push(Change::Symlink { path, target: target.clone() });
                 }
             }
@@ -89,7 +91,7 @@ impl Overlay {
                 // A kernel file may show something else than was written to it.
                 let same = *over != Over::Append
                     && !layout::is_of_kernel(resolved)
-                    && disk.is_some_and(|d| d.kind == Kind::File && d.size == content.len())
+                    && disk.is_some_and(|d| d.kind == FileKind::File && d.size == content.len())
                     && self
                         .disk
                         .open_file(resolved, Seen::of(disk))
@@ -97,7 +99,7 @@ impl Overlay {
                 if same {
                     touch(path, disk.map(|d| d.attr), *attr, changes);
                 } else {
-                    remove_other(changes, Kind::File);
+                    remove_other(changes, FileKind::File);
                     changes.push(Change::Write { path, content: content.clone(), attr: *attr, over: *over });
                 }
             }

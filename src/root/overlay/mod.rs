@@ -9,7 +9,7 @@ pub(super) use edit::edit_decoded;
 
 use super::disk::Disk;
 use super::points::Mounts;
-use super::{Attr, Change, Content, Kind, Over, Stat, layout, run_dir};
+use super::{Attr, Change, Content, FileKind, Over, Stat, layout, run_dir};
 use crate::base::budget;
 use crate::base::error::{Context, Error, Result};
 use resolve::Resolved;
@@ -39,7 +39,7 @@ pub(super) enum Node {
         over: Over,
     },
     /// A file or folder on the disk whose mode or owner changes.
-    Touched(Kind, Attr),
+    Touched(FileKind, Attr),
     Symlink(String),
 }
 
@@ -220,8 +220,10 @@ impl Overlay {
     pub(super) fn write_over(&mut self, path: &str, content: Content, attr: Attr, over: Over) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, true)?;
         match found.map(|s| s.kind) {
-            Some(Kind::Dir) => return Err(Error::new(format!("failed to write {path}: it is a folder"))),
-            Some(Kind::Other) => return Err(Error::new(format!("failed to write {path}: it is not a regular file"))),
+            Some(FileKind::Dir) => return Err(Error::new(format!("failed to write {path}: it is a folder"))),
+            Some(FileKind::Other) => {
+                return Err(Error::new(format!("failed to write {path}: it is not a regular file")));
+            }
             _ => {}
         }
         self.make_parents(&resolved, path)?;
@@ -232,7 +234,7 @@ impl Overlay {
     pub(super) fn mkdir(&mut self, path: &str, attr: Attr) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, true)?;
         match found.map(|s| s.kind) {
-            Some(Kind::Dir) => Ok(()),
+            Some(FileKind::Dir) => Ok(()),
             Some(_) => Err(Error::new(format!("failed to make the folder {path}: there is a file of that name"))),
             None => {
                 self.make_parents(&resolved, path)?;
@@ -247,7 +249,7 @@ impl Overlay {
         let ends: Vec<usize> = path.match_indices('/').map(|(end, _)| end).filter(|end| *end > 0).collect();
         let (resolved, found) = self.resolve_to_change(folder, true)?;
         // With links, or with folders below mounts that exist only in part, each is looked at.
-        if found.is_some_and(|s| s.kind == Kind::Dir) && self.mounts.are_complete() {
+        if found.is_some_and(|s| s.kind == FileKind::Dir) && self.mounts.are_complete() {
             return Ok(());
         }
         if found.is_some() || !self.mounts.are_complete() || Some(resolved.as_str()) != folder.strip_prefix('/') {
@@ -274,7 +276,7 @@ impl Overlay {
     /// [`super::Root::symlink`].
     pub(super) fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
         let (resolved, found) = self.resolve_to_change(path, false)?;
-        if found.is_some_and(|s| s.kind == Kind::Dir) {
+        if found.is_some_and(|s| s.kind == FileKind::Dir) {
             return Err(Error::new(format!("failed to make the link {path}: it is a folder")));
         }
         self.make_parents(&resolved, path)?;
@@ -294,7 +296,7 @@ impl Overlay {
             if path.is_empty() || found.len() > MAX_REMOVE {
                 return Err(Error::new(format!("failed to remove /{path}: too much below it")));
             }
-            if self.lstat_resolved(&path).is_some_and(|s| s.kind == Kind::Dir) {
+            if self.lstat_resolved(&path).is_some_and(|s| s.kind == FileKind::Dir) {
                 found.extend(self.list(&path).into_iter().map(|name| format!("{path}/{name}")));
             }
         }
@@ -356,8 +358,8 @@ impl Overlay {
         for (slash, _) in resolved.rmatch_indices('/') {
             let parent = &resolved[..slash];
             match self.lstat_resolved(parent).map(|s| s.kind) {
-                Some(Kind::Dir) if self.mounts.are_complete() => break,
-                Some(Kind::Dir) => {}
+                Some(FileKind::Dir) if self.mounts.are_complete() => break,
+                Some(FileKind::Dir) => {}
                 None => missing.push(parent),
                 Some(_) => return Err(Error::new(format!("failed to write {path}: /{parent} is not a folder"))),
             }
@@ -458,12 +460,12 @@ impl Overlay {
         let stat = |kind, attr, size| Some(Stat { kind, attr, size });
         match self.nodes.get(resolved) {
             Some(Node::Absent) => None,
-            Some(Node::Dir { attr, .. }) => stat(Kind::Dir, *attr, 0),
+            Some(Node::Dir { attr, .. }) => stat(FileKind::Dir, *attr, 0),
             Some(Node::File { content, attr, over }) => {
                 let before = if *over == Over::Append { on_disk().map_or(0, |s| s.size) } else { 0 };
-                stat(Kind::File, *attr, before + content.len())
+                stat(FileKind::File, *attr, before + content.len())
             }
-            Some(Node::Symlink(target)) => stat(Kind::Symlink, Attr::root(0o777), target.len() as u64),
+            Some(Node::Symlink(target)) => stat(FileKind::Symlink, Attr::root(0o777), target.len() as u64),
             Some(Node::Touched(kind, attr)) => stat(*kind, *attr, on_disk().map_or(0, |s| s.size)),
             None if self.hidden(resolved) => None,
             None => on_disk(),

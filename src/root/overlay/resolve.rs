@@ -6,7 +6,7 @@ use crate::base::error::{Error, Result};
 use crate::root::disk::Seen;
 use crate::root::layout::folder_of;
 use crate::root::record::MAX_PATH;
-use crate::root::{Kind, Stat};
+use crate::root::{FileKind, Stat};
 
 /// The most components of a path: each is looked up for every change below it.
 const MAX_COMPONENTS: usize = 128;
@@ -87,7 +87,7 @@ impl Overlay {
         let seen = if self.is_in_new_dir(path) { Seen::Missing } else { self.disk.stat_plain(path) };
         match seen {
             Seen::Unknown => None,
-            Seen::Found(stat) if follow && stat.kind == Kind::Symlink => None,
+            Seen::Found(stat) if follow && stat.kind == FileKind::Symlink => None,
             _ => Some(Resolved { path: path.to_owned(), planters: Vec::new(), seen }),
         }
     }

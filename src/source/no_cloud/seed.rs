@@ -9,7 +9,7 @@ use super::place::{FILES, file_at, local_folder, substituted};
 use crate::base::budget;
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Map, Part, Taken, Value, yaml};
+use crate::document::{Bytes, InstancePart, Map, Taken, Value, yaml};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
 use crate::machine::beneath;
@@ -279,7 +279,7 @@ impl Seed {
         let eni = text("network-interfaces").filter(|_| self.network.is_none()).map(NetworkData::Eni);
         if eni.is_some() {
             // A network-config that says nothing is not what is used: a policy judges the metadata in its place.
-            self.taken.forget(Part::Network);
+            self.taken.forget(InstancePart::Network);
         }
         // A value of its own: the file is still held.
         let paid = self.vendor_data.as_ref().map_or(Ok(()), |data| budget::take(data.len()));

@@ -3,7 +3,7 @@
 //! Follows nova's user documentation, "Metadata" (metadata API and config drives), and cloud-init's ConfigDrive reader.
 
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Map, Part, Value, json, wrong};
+use crate::document::{Bytes, InstancePart, Map, Value, json, wrong};
 use crate::drive::Files;
 use crate::instance::{DsMode, Instance, NetworkData};
 use crate::source::documents::availability_zone;
@@ -170,7 +170,7 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
             problems.warn(format!("meta_data.json: files[{i}]: expected path and content_path"));
             continue;
         };
-        match content_of(files, Part::Metadata, content) {
+        match content_of(files, InstancePart::Metadata, content) {
             Some(bytes) if bytes.len() > left => problems
                 .warn(format!("meta_data.json: files[{i}]: ignored: all files are more than {MAX_CONTENT} bytes")),
             Some(bytes) => {
@@ -183,7 +183,7 @@ fn read_files(files: &Files, metadata: &Map, instance: &mut Instance, problems: 
     }
 }
 
-fn content_of<'f>(files: &'f Files, part: Part, content_path: &str) -> Option<&'f Bytes> {
+fn content_of<'f>(files: &'f Files, part: InstancePart, content_path: &str) -> Option<&'f Bytes> {
     files.named_by_document(part, &format!("openstack/{}", content_path.trim_start_matches('/')))
 }
 
@@ -191,7 +191,7 @@ fn content_of<'f>(files: &'f Files, part: Part, content_path: &str) -> Option<&'
 /// existed.
 fn legacy_network(files: &Files, metadata: &Map) -> Option<NetworkData> {
     let path = metadata.get("network_config")?.get("content_path")?.as_str()?;
-    let text = String::from_utf8_lossy(content_of(files, Part::Network, path)?).into_owned();
+    let text = String::from_utf8_lossy(content_of(files, InstancePart::Network, path)?).into_owned();
     (!text.trim().is_empty()).then_some(NetworkData::Eni(text))
 }
 

@@ -10,7 +10,7 @@ use crate::base::base64;
 use crate::base::crc32::crc32;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
-use crate::document::{Part, Taken};
+use crate::document::{InstancePart, Taken};
 use crate::link::line::Line;
 use std::time::Duration;
 
@@ -88,9 +88,9 @@ impl Client {
         }?;
         if let Some(value) = &value {
             let part = match key {
-                "cloud-init:user-data" => Part::UserData,
-                "sdc:vendor-data" => Part::VendorData,
-                _ => Part::Metadata,
+                "cloud-init:user-data" => InstancePart::UserData,
+                "sdc:vendor-data" => InstancePart::VendorData,
+                _ => InstancePart::Metadata,
             };
             self.taken.add_to(part, key, value.as_bytes());
         }
@@ -104,7 +104,7 @@ impl Client {
     pub fn keys(&mut self) -> Result<Vec<String>> {
         let keys = if self.is_old { self.ask_old("KEYS") } else { self.ask("KEYS") };
         let keys = keys?.unwrap_or_default();
-        self.taken.add_to(Part::Metadata, "KEYS", keys.as_bytes());
+        self.taken.add_to(InstancePart::Metadata, "KEYS", keys.as_bytes());
         Ok(keys.lines().take(MAX_KEYS).map(str::to_owned).collect())
     }
 

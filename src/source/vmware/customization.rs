@@ -8,7 +8,7 @@ use crate::base::base64;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Error, Result};
 use crate::detect::Requested;
-use crate::document::{Bytes, Map, Part, Value};
+use crate::document::{Bytes, InstancePart, Map, Value};
 use crate::instance::Instance;
 use crate::machine::{Family, appear};
 use crate::network::Macs;
@@ -115,7 +115,7 @@ fn raw_data(search: &Search, metadata: &str, user_data: Option<&str>) -> Result<
     let user_data = user_data.map(read).transpose()?;
     let bytes = read(metadata)?;
     // The file's name is the customization's.
-    search.taken().add_to(Part::Metadata, metadata, &bytes);
+    search.taken().add_to(InstancePart::Metadata, metadata, &bytes);
     let metadata = document_of(metadata, &bytes)?;
     if metadata.as_map().is_none() {
         return Err(crate::document::wrong("VMware: the metadata of the customization", "a mapping", &metadata));

@@ -5,7 +5,7 @@ use crate::base::base64;
 use crate::base::error::{Context, Error, Result};
 use crate::base::gzip;
 use crate::base::problem::Problems;
-use crate::document::{Bytes, Part, Taken, Value};
+use crate::document::{Bytes, InstancePart, Taken, Value};
 
 /// The largest decompressed value, in bytes.
 const MAX_UNPACKED: usize = 16 << 20;
@@ -35,9 +35,9 @@ impl Values {
             let value = get(key)?;
             // The encodings, too: they are part of what a value means.
             let part = match key.split('.').next() {
-                Some("userdata") => Part::UserData,
-                Some("vendordata") => Part::VendorData,
-                _ => Part::Metadata,
+                Some("userdata") => InstancePart::UserData,
+                Some("vendordata") => InstancePart::VendorData,
+                _ => InstancePart::Metadata,
             };
             taken.add_to(part, key, value.as_bytes());
             Some(value)

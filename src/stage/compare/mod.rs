@@ -19,7 +19,7 @@ use crate::document::{Map, Value, json};
 use crate::instance::state::CLOUD_DIR;
 use crate::instance::{Instance, NetworkData};
 use crate::machine::Machine;
-use crate::root::{Attr, Change, Kind, Root, Time, Use};
+use crate::root::{Attr, Change, FileKind, Root, Time, Use};
 use failures::Failures;
 use judge::{Known, Verdict};
 use planned::{Planned, Planner};
@@ -263,10 +263,10 @@ impl There<'_> {
         };
         match change {
             Change::Remove { .. } => (row(path, "kept", How::Only), none),
-            Change::Mkdir { .. } if stat.kind == Kind::Dir => (How::Same, none),
+            Change::Mkdir { .. } if stat.kind == FileKind::Dir => (How::Same, none),
             Change::Symlink { target, .. } if disk.read_link(path).as_ref() == Some(target) => (How::Same, none),
             Change::Chown { attr, .. } | Change::Chmod { attr, .. } => mode(path, How::Same, stat.attr, *attr, none),
-            Change::Write { content, attr, .. } if stat.kind == Kind::File => {
+            Change::Write { content, attr, .. } if stat.kind == FileKind::File => {
                 let there = match disk.read(path) {
                     Ok(there) => there.unwrap_or_default(),
                     Err(e) => return (How::Different, e.to_string()),

@@ -6,7 +6,7 @@ use crate::base::event::Event;
 use crate::instance::{Frequency, state};
 use crate::module::{Handler, Module};
 use crate::root::run_dir::FileHalf;
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 /// One half of a module that is to run.
 pub(super) struct Task<'e> {
@@ -90,18 +90,18 @@ impl Run<'_, '_> {
     }
 
     /// Calls `of` with a module's context.
-    pub(super) fn with_context<T>(&mut self, args: &[String], of: fn(&mut Context) -> T) -> T {
+    pub(super) fn with_context<T>(&mut self, args: &[String], of: fn(&mut ModuleContext) -> T) -> T {
         self.with_context_of(args, false, of)
     }
 
     /// The same; `again`: the file half runs a second time.
-    pub(super) fn with_context_of<T>(&mut self, args: &[String], again: bool, of: fn(&mut Context) -> T) -> T {
+    pub(super) fn with_context_of<T>(&mut self, args: &[String], again: bool, of: fn(&mut ModuleContext) -> T) -> T {
         self.boot.open_config(self.root);
         let (root, instance) = (&mut *self.root, self.instance);
         let (distro, outside, retried) = (self.boot.image.distro, self.boot.outside, self.boot.retried);
         let (config, report) = self.boot.config_and_report();
-        let context = Context::new(root, config, instance, &distro, report);
-        let mut context = Context { args, outside, again, retried, ..context };
+        let context = ModuleContext::new(root, config, instance, &distro, report);
+        let mut context = ModuleContext { args, outside, again, retried, ..context };
         let result = of(&mut context);
         let shown = std::mem::take(&mut context.shown);
         self.boot.shown.extend(shown);

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::module::fake_disks::Disks;
 use crate::root::{Command, Use};
 use crate::stage::testing;
-use crate::system::Context;
+use crate::system::ModuleContext;
 
 #[test]
 fn makes_rsa_key_in_background_with_any_list() {
@@ -251,7 +251,7 @@ fn marks_a_file_system_once_it_is_made() {
     let instance = Instance { instance_id: "i".into(), ..Instance::default() };
     let machine = Machine::default();
     let mut boot = testing::boot_with(&root, &machine, "{x: 1}");
-    let is_marked = |cx: &mut Context| {
+    let is_marked = |cx: &mut ModuleContext| {
         let names = cx.root.list(&format!("{}/sem", cx.instance_dir()));
         cx.report.error(names.join(" "));
         Ok(())

@@ -1,6 +1,6 @@
 //! New users and free numbers, by the rules of useradd(8) and groupadd(8) from the shadow suite.
 
-use super::table::Table;
+use super::table::AccountFile;
 use super::{Accounts, User, check_field, check_name, home};
 use crate::base::error::{Error, Result};
 use crate::base::problem::Problems;
@@ -194,7 +194,7 @@ pub(super) struct Ranges {
 
 impl Ranges {
     /// Reads the ranges of a file.
-    pub(super) fn of(table: &Table) -> Ranges {
+    pub(super) fn of(table: &AccountFile) -> Ranges {
         let number = |at, field| table.field(at, field).parse::<u64>().ok();
         let mut ranges: Vec<_> = (0..table.len()).filter_map(|at| Some((number(at, 1)?, number(at, 2)?))).collect();
         ranges.sort_unstable();
@@ -221,7 +221,7 @@ impl Ranges {
 
 /// Assigns the first free range of subuid(5) or subgid(5) to `name`, if the file exists and it has none for them.
 fn add_range(
-    table: &mut Table,
+    table: &mut AccountFile,
     ranges: &mut Ranges,
     name: &str,
     (min, max, count): (u32, u32, u32),

@@ -3,7 +3,7 @@
 use super::{Defs, User};
 use crate::base::error::Result;
 use crate::base::problem::Problems;
-use crate::root::{Attr, Content, Kind, Root};
+use crate::root::{Attr, Content, FileKind, Root};
 use std::cell::OnceCell;
 
 /// The most entries of a skeleton, and its greatest depth.
@@ -83,13 +83,15 @@ impl Skeleton {
                 let from = format!("{path}{below}");
                 let Some(stat) = root.lstat(&from) else { continue };
                 let part = match stat.kind {
-                    Kind::Dir => {
+                    FileKind::Dir => {
                         left.push((below.clone(), depth + 1));
                         Some(Part::Dir)
                     }
-                    Kind::File => root.read(&from).map(|bytes| bytes.map(Content::from)).transpose().map(Part::File),
-                    Kind::Symlink => root.read_link(&from).map(Part::Symlink),
-                    Kind::Other => None,
+                    FileKind::File => {
+                        root.read(&from).map(|bytes| bytes.map(Content::from)).transpose().map(Part::File)
+                    }
+                    FileKind::Symlink => root.read_link(&from).map(Part::Symlink),
+                    FileKind::Other => None,
                 };
                 skeleton.parts.extend(part.map(|part| (below, stat.attr.mode, part)));
             }

@@ -24,7 +24,7 @@ use add::Ranges;
 use home::Skeletons;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
-pub(crate) use table::Table;
+pub(crate) use table::AccountFile;
 
 /// The lock file of lckpwdf(3).
 const LOCK: &str = "/etc/.pwd.lock";
@@ -41,15 +41,15 @@ const USUAL_ROUNDS: u32 = 5_000;
 /// The account files of a root, in memory.
 #[derive(Debug)]
 pub struct Accounts {
-    passwd: Table,
-    shadow: Table,
-    group: Table,
-    gshadow: Table,
-    subuid: Table,
-    subgid: Table,
+    passwd: AccountFile,
+    shadow: AccountFile,
+    group: AccountFile,
+    gshadow: AccountFile,
+    subuid: AccountFile,
+    subgid: AccountFile,
     /// Accounts of the image below /usr (nss-altfiles), which are read-only.
-    alt_passwd: Table,
-    alt_group: Table,
+    alt_passwd: AccountFile,
+    alt_group: AccountFile,
     /// The numbers in use.
     uids: BTreeSet<u32>,
     gids: BTreeSet<u32>,
@@ -95,11 +95,11 @@ impl Accounts {
         let lock = root.lock(LOCK, LOCK_WAIT)?;
         let alt = |path| {
             let uses = root.text("/etc/nsswitch.conf").lines().any(|l| l.contains("altfiles"));
-            if uses { Table::read(root, path) } else { Ok(Table::default()) }
+            if uses { AccountFile::read(root, path) } else { Ok(AccountFile::default()) }
         };
         let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let (passwd, alt_passwd) = (Table::read(root, "/etc/passwd")?, alt("/usr/lib/passwd")?);
-        let (group, alt_group) = (Table::read(root, "/etc/group")?, alt("/usr/lib/group")?);
+        let (passwd, alt_passwd) = (AccountFile::read(root, "/etc/passwd")?, alt("/usr/lib/passwd")?);
+        let (group, alt_group) = (AccountFile::read(root, "/etc/group")?, alt("/usr/lib/group")?);
         passwd.check_writable()?;
         group.check_writable()?;
         let mut group_names = HashMap::new();
@@ -110,7 +110,7 @@ impl Accounts {
                 group_names.entry(gid).or_insert_with(|| table.field(at, 0));
             }
         }
-        let (subuid, subgid) = (Table::read(root, "/etc/subuid")?, Table::read(root, "/etc/subgid")?);
+        let (subuid, subgid) = (AccountFile::read(root, "/etc/subuid")?, AccountFile::read(root, "/etc/subgid")?);
         Ok(Accounts {
             uids: passwd.numbers(2).chain(alt_passwd.numbers(2)).collect(),
             gids: group_names.keys().copied().collect(),
@@ -118,9 +118,9 @@ impl Accounts {
             subuids: Ranges::of(&subuid),
             subgids: Ranges::of(&subgid),
             passwd,
-            shadow: Table::read(root, "/etc/shadow")?,
+            shadow: AccountFile::read(root, "/etc/shadow")?,
             group,
-            gshadow: Table::read(root, "/etc/gshadow")?,
+            gshadow: AccountFile::read(root, "/etc/gshadow")?,
             subuid,
             subgid,
             alt_passwd,
@@ -184,7 +184,7 @@ impl Accounts {
 
     /// The user `name`.
     pub fn user(&self, name: &str) -> Option<User> {
-        let of = |table: &Table| {
+        let of = |table: &AccountFile| {
             let at = table.find(name)?;
             let ids = Ids { uid: table.field(at, 2).parse().ok()?, gid: table.field(at, 3).parse().ok()? };
             Some(User { name: name.to_owned(), ids, home: table.field(at, 5) })
@@ -337,7 +337,7 @@ impl Accounts {
 }
 
 /// Adds names to the list of a group's members, the last field in group(5) and gshadow(5), each once.
-fn join<'a>(table: &mut Table, group: &str, new: impl Iterator<Item = &'a String>) {
+fn join<'a>(table: &mut AccountFile, group: &str, new: impl Iterator<Item = &'a String>) {
     let Some(at) = table.find(group) else { return };
     let mut members = table.field(at, 3);
     let old = members.clone();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// A file such as /etc/passwd, in memory.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct AccountFile {
     path: &'static str,
     lines: Vec<Vec<u8>>,
     /// The index in `lines` of the first entry of each name.
@@ -27,12 +27,12 @@ enum State {
     NotAFile,
 }
 
-impl Table {
+impl AccountFile {
     /// Reads the file. One that is absent, or not a regular file, has no lines.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn read(root: &Root, path: &'static str) -> Result<Table> {
+    pub fn read(root: &Root, path: &'static str) -> Result<AccountFile> {
         let content = root.read_small(path)?;
         let state = match &content {
             Some(_) => State::File,
@@ -45,7 +45,7 @@ impl Table {
             [] => Vec::new(),
             text => text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect(),
         };
-        let mut table = Table { path, lines, index: HashMap::new(), state, changed: false };
+        let mut table = AccountFile { path, lines, index: HashMap::new(), state, changed: false };
         table.reindex();
         Ok(table)
     }
@@ -158,7 +158,7 @@ mod tests {
         let dir = TempDir::new("table");
         dir.write("etc/passwd", b"# c\nroot:x:0:0::/root:/bin/sh\n\xff:x:7:7\n\n+\n-@a\n");
         let mut root = dir.root(Use::Tree);
-        let mut table = Table::read(&root, "/etc/passwd").unwrap();
+        let mut table = AccountFile::read(&root, "/etc/passwd").unwrap();
         table.write(&mut root, Attr::root(0o644)).unwrap();
         assert_eq!(root.changes(), []);
         table.add(&["u", "x", "1"]);

@@ -2,7 +2,7 @@
 
 mod openssh;
 
-use super::{Context, service};
+use super::{ModuleContext, service};
 use crate::base::error::{Context as _, Error, Result};
 use crate::base::text::quoted;
 use crate::base::{ed25519, p256};
@@ -44,7 +44,7 @@ fn is_in_fips_mode(root: &Root) -> bool {
 }
 
 /// The types of host keys to generate; None if the configuration provides host keys.
-pub fn generated_types(context: &Context) -> Option<Vec<String>> {
+pub fn generated_types(context: &ModuleContext) -> Option<Vec<String>> {
     if context.get("ssh_keys").is_some() {
         return None;
     }
@@ -64,7 +64,7 @@ pub fn generated_types(context: &Context) -> Option<Vec<String>> {
 ///
 /// # Errors
 /// The kernel returns no random numbers, or a file cannot be written.
-pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
+pub fn make(context: &mut ModuleContext, kinds: &[String]) -> Result<()> {
     let comment = comment(context.root);
     for kind in kinds {
         let generate = match kind.as_str() {
@@ -94,7 +94,7 @@ pub fn make(context: &mut Context, kinds: &[String]) -> Result<()> {
 ///
 /// # Errors
 /// ssh-keygen or the notification fails.
-pub fn finish(context: &mut Context) -> Result<()> {
+pub fn finish(context: &mut ModuleContext) -> Result<()> {
     if !is_rsa_due(context) {
         return Ok(());
     }
@@ -124,23 +124,23 @@ pub fn finish(context: &mut Context) -> Result<()> {
 }
 
 /// Whether the RSA key is wanted, missing or incomplete, and can be generated.
-pub fn is_rsa_due(context: &Context) -> bool {
+pub fn is_rsa_due(context: &ModuleContext) -> bool {
     let is_whole = || context.root.exists(&path("rsa")) && !context.root.exists(&begun(context));
     is_rsa_wanted(context) && !is_whole() && installed::which(context.root, "ssh-keygen").is_some()
 }
 
 /// A marker while ssh-keygen makes the RSA key. It does not sync the key: if the marker still exists, a power cut may have left
 /// half a key.
-fn begun(context: &Context) -> String {
+fn begun(context: &ModuleContext) -> String {
     format!("{}/prepivot-rsa-begun", state::folder(context.instance))
 }
 
 /// Whether the SSH server has no host key until the RSA key is generated.
-pub fn has_rsa_alone(context: &Context) -> bool {
+pub fn has_rsa_alone(context: &ModuleContext) -> bool {
     is_rsa_wanted(context) && public_keys(context.root).is_empty()
 }
 
-fn is_rsa_wanted(context: &Context) -> bool {
+fn is_rsa_wanted(context: &ModuleContext) -> bool {
     generated_types(context).is_some_and(|kinds| kinds.iter().any(|kind| kind == "rsa"))
 }
 
@@ -148,7 +148,7 @@ fn is_rsa_wanted(context: &Context) -> bool {
 ///
 /// # Errors
 /// As [`finish`].
-pub fn finish_if_alone(context: &mut Context) -> Result<()> {
+pub fn finish_if_alone(context: &mut ModuleContext) -> Result<()> {
     if !has_rsa_alone(context) {
         return Ok(());
     }
@@ -184,7 +184,7 @@ fn comment(root: &Root) -> String {
 
 /// The mode and owner of private keys: 0600, but 0640 for the group ssh_keys on distributions whose
 /// ssh-keysign uses it (Fedora up to 37, RHEL up to 9).
-fn private_attr(context: &Context) -> Attr {
+fn private_attr(context: &ModuleContext) -> Attr {
     if context.distro.family == crate::machine::Family::Redhat
         && let Some(gid) = owner::group_id(context.root, "ssh_keys")
     {

@@ -14,7 +14,7 @@
 //!
 //! What is left of the old backup is in the space that the disk gained: nothing looks there.
 
-use super::{Geometry, Growth, MIN_GROWTH, Partition, Table, guid, put};
+use super::{Geometry, Growth, MIN_GROWTH, Partition, PartitionTable, guid, put};
 use crate::base::crc32::crc32;
 use crate::base::error::{Context, Error, Result};
 use crate::base::uuid;
@@ -176,7 +176,7 @@ impl Gpt {
     }
 
     /// The writes of a new table. An existing valid one stays valid until this one is.
-    pub(super) fn create(old: Option<&Table>, geometry: Geometry, partitions: &[Partition]) -> Result<Steps> {
+    pub(super) fn create(old: Option<&PartitionTable>, geometry: Geometry, partitions: &[Partition]) -> Result<Steps> {
         if partitions.len() > ENTRIES as usize {
             return Err(Error::new(format!("a GPT has room for {ENTRIES} partitions")));
         }
@@ -212,7 +212,7 @@ impl Gpt {
             primary: true,
         };
         let old = match old {
-            Some(Table::Gpt(old)) if old.primary => Some(old),
+            Some(PartitionTable::Gpt(old)) if old.primary => Some(old),
             _ => None,
         };
         Ok(new.steps(old))

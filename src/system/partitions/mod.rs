@@ -87,7 +87,7 @@ pub struct Partition {
 
 /// A partition table read from a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Table {
+pub enum PartitionTable {
     Gpt(Gpt),
     Mbr(Mbr),
 }
@@ -120,23 +120,23 @@ pub struct Wanted {
 ///
 /// # Errors
 /// The disk cannot be read, or its table is damaged and must not be changed.
-pub fn read(disk: &dyn ReadAt, geometry: Geometry) -> Result<Option<Table>> {
+pub fn read(disk: &dyn ReadAt, geometry: Geometry) -> Result<Option<PartitionTable>> {
     let first = geometry.read(disk, 0, 1)?;
     match mbr::parse(&first) {
         None => Ok(None),
         Some(entries) if entries.iter().any(|e| e.code == mbr::PROTECTIVE) => {
-            Gpt::read(disk, geometry, &first).map(|gpt| Some(Table::Gpt(gpt)))
+            Gpt::read(disk, geometry, &first).map(|gpt| Some(PartitionTable::Gpt(gpt)))
         }
-        Some(_) => Mbr::read(disk, geometry, first).map(|mbr| Some(Table::Mbr(mbr))),
+        Some(_) => Mbr::read(disk, geometry, first).map(|mbr| Some(PartitionTable::Mbr(mbr))),
     }
 }
 
-impl Table {
+impl PartitionTable {
     /// The partitions by number, without an extended one, which only contains others.
     pub fn partitions(&self) -> Vec<Partition> {
         match self {
-            Table::Gpt(gpt) => gpt.partitions(),
-            Table::Mbr(mbr) => mbr.partitions(),
+            PartitionTable::Gpt(gpt) => gpt.partitions(),
+            PartitionTable::Mbr(mbr) => mbr.partitions(),
         }
     }
 
@@ -147,8 +147,8 @@ impl Table {
     /// There is no such partition, or the table cannot be changed safely.
     pub fn grow(&self, number: u32) -> Result<Option<Growth>> {
         match self {
-            Table::Gpt(gpt) => gpt.grow(number),
-            Table::Mbr(mbr) => mbr.grow(number),
+            PartitionTable::Gpt(gpt) => gpt.grow(number),
+            PartitionTable::Mbr(mbr) => mbr.grow(number),
         }
     }
 }
@@ -160,7 +160,7 @@ impl Table {
 /// # Errors
 /// The partitions do not fit on the disk, or there are too many for the table.
 pub fn create(
-    old: Option<&Table>,
+    old: Option<&PartitionTable>,
     geometry: Geometry,
     format: TableFormat,
     wanted: &[Wanted],
@@ -184,7 +184,7 @@ pub fn create(
         TableFormat::Gpt => Gpt::create(old, geometry, &partitions)?,
         TableFormat::Mbr => mbr::create(geometry, &partitions)?,
     };
-    if matches!((old, format), (Some(Table::Gpt(_)), TableFormat::Mbr)) {
+    if matches!((old, format), (Some(PartitionTable::Gpt(_)), TableFormat::Mbr)) {
         steps.push(gpt::erase(geometry));
     }
     if clean {

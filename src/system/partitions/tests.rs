@@ -84,7 +84,7 @@ impl Image {
         File::options().read(true).write(true).open(&self.path).unwrap()
     }
 
-    fn table(&self) -> Option<Table> {
+    fn table(&self) -> Option<PartitionTable> {
         read(&self.file(), self.geometry).unwrap()
     }
 
@@ -115,7 +115,7 @@ impl Image {
         assert_eq!(self.ours(), expected);
         let path = self.path.to_str().unwrap();
         run(&["sfdisk", "--verify", path], "");
-        if matches!(self.table(), Some(Table::Gpt(_)))
+        if matches!(self.table(), Some(PartitionTable::Gpt(_)))
             && let Some(out) = run(&["sgdisk", "--verify", path], "")
         {
             assert!(out.contains("No problems found"), "{out}");
@@ -214,7 +214,7 @@ fn cut_gpt_is_the_old_or_new_one() {
         };
         let mut seen = (0, 0);
         image.write_with_cuts(&growth.steps, &mut |image, state| {
-            let Some(Table::Gpt(gpt)) = image.table() else { panic!("{state}: no GPT") };
+            let Some(PartitionTable::Gpt(gpt)) = image.table() else { panic!("{state}: no GPT") };
             assert!(gpt.is_primary(), "{state}: the kernel finds no table");
             let (ours, theirs) = (image.ours(), image.sfdisk());
             assert_eq!(ours, theirs, "{state}");

@@ -7,13 +7,13 @@ use crate::base::testing::{TempDir, mutations};
 use crate::trust::endorsed::*;
 use crate::trust::seal::{Recipient, Register, seal};
 use crate::trust::swtpm::{Swtpm, recipient};
-use crate::trust::tpm::Transport;
+use crate::trust::tpm::TpmTransport;
 use crate::trust::tpm::{self, banks, extend, tests::Recorded};
 
 const PLAIN: &[u8] = b"#cloud-config\nwrite_files: [{path: /etc/app.key, content: secret}]\n";
 
 /// What is sealed, opened by a TPM.
-fn opened(sealed: &[u8], tpm: &mut dyn Transport) -> Result<Vec<u8>> {
+fn opened(sealed: &[u8], tpm: &mut dyn TpmTransport) -> Result<Vec<u8>> {
     let sealed = Endorsed::parse(sealed)?;
     let key = sealed.unseal(tpm)?;
     sealed.open(&key, "n")
@@ -24,7 +24,7 @@ fn register(pcr: u8, value: &[u8]) -> Register {
 }
 
 /// Extends PCR 12, and returns its value in the bank of SHA-256.
-fn extended(tpm: &mut dyn Transport, event: &[u8]) -> Vec<u8> {
+fn extended(tpm: &mut dyn TpmTransport, event: &[u8]) -> Vec<u8> {
     let banks = banks(tpm, 12).unwrap();
     let digests: Vec<_> = banks.iter().map(|bank| (bank.algorithm, digest(bank.algorithm, event))).collect();
     extend(tpm, 12, &banks, &digests).unwrap();

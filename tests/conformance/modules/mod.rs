@@ -19,8 +19,8 @@ use prepivot::document::{Map, Value};
 use prepivot::instance::Instance;
 use prepivot::machine::Distro;
 use prepivot::module::{self, Module};
-use prepivot::root::{Change, Kind, Root, Use, owner};
-use prepivot::system::{Context, Nothing};
+use prepivot::root::{Change, FileKind, Root, Use, owner};
+use prepivot::system::{ModuleContext, Nothing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -347,10 +347,10 @@ impl<'a> Case<'a> {
         for half in
             [module.before_pivot, module.running, module.in_background.map(|work| work.run)].into_iter().flatten()
         {
-            let mut context = Context {
+            let mut context = ModuleContext {
                 args: &args,
                 outside: if self.is_about_accounts() { &Nothing } else { &outside },
-                ..Context::new(&mut root, &self.config, &instance, &self.distro, &report)
+                ..ModuleContext::new(&mut root, &self.config, &instance, &self.distro, &report)
             };
             errors.extend(half(&mut context).err());
         }
@@ -562,5 +562,5 @@ pub fn trials() -> Vec<Trial> {
 
 /// So that a path's kind can be named in the accounts' half.
 pub fn is_dir(root: &Root, path: &str) -> bool {
-    root.lstat(path).is_some_and(|s| s.kind == Kind::Dir)
+    root.lstat(path).is_some_and(|s| s.kind == FileKind::Dir)
 }
