@@ -52,6 +52,52 @@ impl From<IpAddr> for Ip {
     }
 }
 
+/// A name server with more than its address, as networkd takes one (systemd.network(5), `DNS=`): `9.9.9.9:53%eth0#dns.example`. An
+/// IPv6 address with a port is in brackets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NameServer {
+    ip: Ip,
+    port: Option<u16>,
+    has_device: bool,
+    has_name: bool,
+}
+
+/// The port of DNS.
+const DNS_PORT: u16 = 53;
+
+impl NameServer {
+    /// Reads one. None if the text is not of that form.
+    pub fn parse(text: &str) -> Option<NameServer> {
+        let is_word =
+            |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+        let (rest, name) = text.split_once('#').map_or((text, None), |(rest, name)| (rest, Some(name)));
+        let (rest, device) = rest.split_once('%').map_or((rest, None), |(rest, device)| (rest, Some(device)));
+        if !name.into_iter().chain(device).all(is_word) {
+            return None;
+        }
+        let (ip, port) = match Ip::parse(rest) {
+            Some(ip) => (ip, None),
+            None => {
+                let (host, port) = rest.rsplit_once(':')?;
+                let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+                let ip = Ip::parse(bare.unwrap_or(host)).filter(|ip| ip.is_v6() == bare.is_some())?;
+                (ip, Some(port.parse().ok().filter(|port| *port > 0)?))
+            }
+        };
+        Some(NameServer { ip, port, has_device: device.is_some(), has_name: name.is_some() })
+    }
+
+    /// The address, if that alone reaches the server. The name is for DNS over TLS.
+    pub fn plain(&self) -> Option<&Ip> {
+        Some(&self.ip).filter(|_| !self.has_device && self.port.is_none_or(|port| port == DNS_PORT))
+    }
+
+    /// Whether there is more than the address.
+    pub fn has_more(&self) -> bool {
+        self.port.is_some() || self.has_device || self.has_name
+    }
+}
+
 /// An address with its prefix length: an interface's address, or a route's destination. Shown as `10.0.0.1/24`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cidr {
@@ -193,6 +239,28 @@ pub fn is_v6(server: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn name_servers_have_an_address_and_more() {
+        let plain = |text: &str| NameServer::parse(text).map(|server| server.plain().map(Ip::to_string));
+        for (text, expected) in [
+            ("9.9.9.9", Some(Some("9.9.9.9"))),
+            ("9.9.9.9:53#dns.example", Some(Some("9.9.9.9"))),
+            ("[2001:DB8::1]:53", Some(Some("2001:DB8::1"))),
+            ("2001:db8::1#dns.example", Some(Some("2001:db8::1"))),
+            ("9.9.9.9:5353", Some(None)),
+            ("fe80::1%eth0", Some(None)),
+            ("dns.example", None),
+            ("9.9.9.9#", None),
+            ("9.9.9.9%", None),
+            ("9.9.9.9:0", None),
+            ("[9.9.9.9]:53", None),
+            ("2001:db8::1]:53", None),
+            ("9.9.9.9#a b", None),
+        ] {
+            assert_eq!(plain(text), expected.map(|ip| ip.map(str::to_owned)), "{text}");
+        }
+    }
 
     #[test]
     fn prefix_comes_from_address_mask_or_family() {

@@ -1,6 +1,6 @@
 //! The network model: every input format is parsed to it, and every renderer writes it.
 
-use super::address::{Cidr, Ip, is_v6};
+use super::address::{Cidr, Ip, NameServer, is_v6};
 use crate::document::{Map, Value};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -272,6 +272,27 @@ impl Network {
         }
     }
 
+    /// The network with name servers that are addresses alone, where that is enough to reach them, if any has more than its address; and
+    /// what each of these was.
+    pub fn with_plain_servers(&self) -> Option<(Network, Vec<String>)> {
+        let has_more = |text: &String| NameServer::parse(text).is_some_and(|server| server.has_more());
+        let mut lists = self.interfaces.iter().flat_map(Interface::servers).chain([&self.dns.servers]);
+        if !lists.any(|servers| servers.iter().any(has_more)) {
+            return None;
+        }
+        let (mut network, mut changed) = (self.clone(), Vec::new());
+        let of_devices = network.interfaces.iter_mut().flat_map(|interface| {
+            interface.subnets.iter_mut().map(|subnet| &mut subnet.dns.servers).chain([&mut interface.dns.servers])
+        });
+        for text in of_devices.chain([&mut network.dns.servers]).flatten().filter(|text| has_more(text)) {
+            if let Some(ip) = NameServer::parse(text).as_ref().and_then(NameServer::plain) {
+                let before = std::mem::replace(text, ip.to_string());
+                add_new(&mut changed, &[before]);
+            }
+        }
+        Some((network, changed))
+    }
+
     /// The network as it is when the named devices cannot be created: they have no members, and are members of none. The VLANs on top
     /// of them, and of each other, are not in it; they are returned beside it.
     pub fn detached_from(&self, mut names: HashSet<String>) -> (Network, Vec<Interface>) {
@@ -519,6 +540,13 @@ fn add_new(list: &mut Vec<String>, new: &[String]) {
     let mut known: BTreeSet<&str> = list.iter().map(String::as_str).collect();
     let added: Vec<String> = new.iter().filter(|text| known.insert(text)).cloned().collect();
     list.extend(added);
+}
+
+impl Interface {
+    /// The lists of name servers of a device.
+    fn servers(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.subnets.iter().map(|subnet| &subnet.dns.servers).chain([&self.dns.servers])
+    }
 }
 
 impl Dns {

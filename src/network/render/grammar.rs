@@ -12,6 +12,7 @@
 //! | `5..9`, `..9`, `u32` | a whole number in this range |
 //! | `number` | a number that is not negative |
 //! | `mac`, `ip`, `ip4`, `ip6` | an address |
+//! | `server` | an address, and what networkd takes after it (`NameServer`) |
 //! | `hwaddr` | a MAC address, also of InfiniBand |
 //! | `cidr` | an address with its prefix length, at least 1 |
 //! | `net` | an address with a prefix length or without |
@@ -28,7 +29,7 @@
 
 use super::ini::Section;
 use crate::machine::nic::is_name;
-use crate::network::address::{Cidr, Ip};
+use crate::network::address::{Cidr, Ip, NameServer};
 use crate::network::mac::{is_infiniband_mac, is_mac};
 use crate::network::parameters::is_passphrase;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -137,6 +138,7 @@ pub fn fits(kind: &str, text: &str) -> bool {
         "ip" => ip().is_some(),
         "ip4" => ip().is_some_and(|ip| !ip.is_v6()),
         "ip6" => ip().is_some_and(|ip| ip.is_v6()),
+        "server" => NameServer::parse(text).is_some(),
         "cidr" => is_cidr(text),
         "net" => is_net(),
         "destination" => text == "default" || is_net(),
@@ -264,6 +266,7 @@ mod tests {
             ("..2|two", "2", "3"),
             ("ip6|two", "::2", "10.0.0.2"),
             ("range", "1-65535", "1-65536"),
+            ("server", "[2001:db8::1]:853%eth0#dns.example", "2001:db8::1]:853"),
         ] {
             assert!(fits(kind, good), "{kind}: {good}");
             assert!(!fits(kind, bad), "{kind}: {bad}");

@@ -2,6 +2,7 @@
 
 use super::merge::Merge;
 use crate::base::problem::Problems;
+use crate::base::text::quoted;
 use crate::machine::{Distro, Family};
 use crate::network::model::ORIGIN;
 use crate::network::model::{Interface, Network};
@@ -30,6 +31,8 @@ pub struct Renderer {
     pub reads_run: bool,
     /// The command that makes the running stack reload its files. Empty if there is none.
     pub reload: &'static [&'static str],
+    /// Whether a name server may have more than its address: a port, a device, the name of its certificate.
+    pub takes_server_parts: bool,
     /// The stack's limits, for the manual.
     pub limits: &'static str,
     /// The files for a configuration.
@@ -110,6 +113,12 @@ impl Renderer {
     pub fn files(&self, network: &Network, target: &Target, report: &Problems) -> Vec<File> {
         let said = Problems::new();
         let mut first = Unsupported::of(self.name, &said);
+        let plain = if self.takes_server_parts { None } else { network.with_plain_servers() };
+        for server in plain.iter().flat_map(|(_, changed)| changed) {
+            let what = format_args!("{} has the address of the name server {} alone", self.name, quoted(server));
+            report.about(ORIGIN).warn(what);
+        }
+        let network = plain.as_ref().map_or(network, |(network, _)| network);
         let files = (self.render)(network, target, &mut first);
         if first.left_out.is_empty() {
             report.absorb(said);

@@ -32,6 +32,7 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[("/etc/network/interfaces.d/eth0.cfg", &["auto eth0", "iface eth0 inet dhcp"])],
     reads_run: false,
     reload: &[],
+    takes_server_parts: false,
     limits: manual(
         "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
              device that is brought up (a plain yes is `no-auto-down` on Debian), an MTU of IPv6, routing rules, an \

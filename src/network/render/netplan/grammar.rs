@@ -2,7 +2,7 @@
 //! for one key or value that it does not know, and the machine then has no network. So such keys and values are left out.
 
 use crate::document::{Map, Value};
-use crate::network::address::{Cidr, Ip};
+use crate::network::address::{Cidr, Ip, NameServer};
 use crate::network::mac::{is_mac, plain_mac};
 use crate::network::model::{is_tunnel_by_v6, is_valid_name};
 use crate::network::parameters;
@@ -657,13 +657,15 @@ fn fits(value: &mut Value, kind: &'static str, path: &str, unsupported: &mut Uns
             *value = "0.0.0.0/0".into();
             true
         }
-        // A gateway or a name server with the prefix of its network.
+        // A gateway or a name server with the prefix of its network, or a server with the name of its certificate.
         ("ip" | "ip4" | "ip6", value) => text.is_some_and(|text| {
-            let address = text.split('/').next().unwrap_or_default();
-            if address.len() != text.len() && Cidr::parse(&text, None).is_some() {
-                *value = address.into();
+            let plain = NameServer::parse(&text).and_then(|server| server.plain().map(Ip::to_string));
+            let plain = plain.or_else(|| Cidr::parse(&text, None).map(|cidr| cidr.ip.to_string()));
+            let address = plain.unwrap_or_else(|| text.clone());
+            if address != text.trim() {
+                *value = address.as_str().into();
             }
-            grammar::fits(kind, address)
+            grammar::fits(kind, &address)
         }),
         _ => text.is_some_and(|text| grammar::fits(kind, &text)),
     }
@@ -771,6 +773,10 @@ mod tests {
                 "{nameservers: {addresses: [9.9.9.9], search: [a]}}",
             ),
             ("{nameservers: {addresses: 9.9.9.9 odd}}", "{nameservers: {addresses: [9.9.9.9]}}"),
+            (
+                "{nameservers: {addresses: ['9.9.9.9#dns.example', '::9#a.example', '9.9.9.8:5353']}}",
+                "{nameservers: {addresses: [9.9.9.9, '::9']}}",
+            ),
             ("{set-name: x}", "{}"),
             (
                 "{routes: [{to: default, table: 9}, {to: default, from: 10.0.0.5, scope: link}]}",

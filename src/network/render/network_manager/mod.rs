@@ -43,6 +43,7 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[],
     reads_run: true,
     reload: &["nmcli", "connection", "reload"],
+    takes_server_parts: false,
     limits: manual(
         "`optional`, `keep_configuration` other than a plain yes, an unusual broadcast address, `pointopoint`, an \
              address's scope, label and lifetime, the DHCP overrides `use-domains`, `use-hostname`, `use-mtu` and `use-ntp`, \

@@ -35,6 +35,7 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[],
     reads_run: true,
     reload: &["networkctl", "reload"],
+    takes_server_parts: true,
     limits: manual(
         "Wi-Fi networks, the overrides `use-mtu` and `use-routes` of DHCPv6, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \
              parameters `bridge_waitport`, `bridge_gcint`, `bridge_hw` and `bridge_maxwait`.",
@@ -159,6 +160,15 @@ mod tests {
             assert!(of(kind).ends_with("[Network]\nDHCP=no\n"), "{}", of(kind));
         }
         assert!(of("ipv6_dhcpv6-stateful").contains("DHCP=ipv6\n"));
+    }
+
+    #[test]
+    fn name_servers_keep_port_device_and_name() {
+        let servers = "9.9.9.9#dns.example 9.9.9.9:853 fe80::1%e [2001:db8::1]:53";
+        let text = format!(
+            "version: 2\nethernets: {{e: {{nameservers: {{addresses: ['{servers}', dns.example, '9.9.9.9:x']}}}}}}"
+        );
+        assert!(file(&text, "e.network").contains(&format!("DNS={servers}\n")), "{}", file(&text, "e.network"));
     }
 
     #[test]

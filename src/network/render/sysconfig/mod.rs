@@ -63,6 +63,7 @@ pub static RENDERER: Renderer = Renderer {
     image_files: &[],
     reads_run: false,
     reload: &[],
+    takes_server_parts: false,
     limits: manual(
         "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
              other than a plain yes, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
