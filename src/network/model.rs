@@ -7,6 +7,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// The origin of all problems of a network configuration, whichever document it came in.
 pub const ORIGIN: &str = "network configuration";
 
+/// Sections of version 2 that only netplan has, which gets it as it is. The other stacks report them.
+pub const NETPLAN_SECTIONS: [&str; 4] = ["modems", "virtual-ethernets", "openvswitch", "nm-devices"];
+
 /// A machine's network configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Network {

@@ -9,9 +9,9 @@ use crate::document::{Map, Value};
 use crate::machine::nic::is_name;
 use crate::network::address::{Cidr, Ip};
 use crate::network::mac::{Macs, is_infiniband_mac};
-use crate::network::model::ORIGIN;
 use crate::network::model::{
-    DeviceType, DhcpOverrides, Dns, Interface, Match, Method, Network, Route, Rule, Subnet, is_valid_name,
+    DeviceType, DhcpOverrides, Dns, Interface, Match, Method, NETPLAN_SECTIONS, Network, ORIGIN, Route, Rule, Subnet,
+    is_valid_name,
 };
 use crate::network::parameters;
 use std::collections::HashMap;
@@ -83,6 +83,7 @@ fn network(config: &Map, macs: &Macs, problems: About<'_>) -> Network {
     let Some(mut top) = Fields::new("network", Value::Map(config.clone()), problems) else { return network };
     top.take("version");
     top.take("renderer");
+    NETPLAN_SECTIONS.iter().for_each(|section| drop(top.take(section)));
     for (section, device_type) in SECTIONS {
         let Some(mut devices) = top.map(section) else { continue };
         devices.take("renderer");

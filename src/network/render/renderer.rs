@@ -4,8 +4,7 @@ use super::merge::Merge;
 use crate::base::problem::Problems;
 use crate::base::text::quoted;
 use crate::machine::{Distro, Family};
-use crate::network::model::ORIGIN;
-use crate::network::model::{Interface, Network};
+use crate::network::model::{Interface, NETPLAN_SECTIONS, Network, ORIGIN};
 use crate::network::names::DeviceName;
 use crate::root::installed::PROGRAM_FOLDERS;
 use std::collections::HashSet;
@@ -33,6 +32,8 @@ pub struct Renderer {
     pub reload: &'static [&'static str],
     /// Whether a name server may have more than its address: a port, a device, the name of its certificate.
     pub takes_server_parts: bool,
+    /// Whether it writes version 2 as it is.
+    pub takes_version_2: bool,
     /// The stack's limits, for the manual.
     pub limits: &'static str,
     /// The files for a configuration.
@@ -119,6 +120,10 @@ impl Renderer {
             report.about(ORIGIN).warn(what);
         }
         let network = plain.as_ref().map_or(network, |(network, _)| network);
+        if let Some(v2) = network.v2.as_ref().filter(|_| !self.takes_version_2) {
+            let sections = NETPLAN_SECTIONS.iter().filter(|section| v2.contains_key(section));
+            sections.for_each(|section| Unsupported::of(self.name, report).path(&format!("network.{section}")));
+        }
         let files = (self.render)(network, target, &mut first);
         if first.left_out.is_empty() {
             report.absorb(said);

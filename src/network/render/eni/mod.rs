@@ -33,6 +33,7 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: false,
     reload: &[],
     takes_server_parts: false,
+    takes_version_2: false,
     limits: manual(
         "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` of a \
              device that is brought up (a plain yes is `no-auto-down` on Debian), an MTU of IPv6, routing rules, an \

@@ -37,6 +37,7 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: true,
     reload: &["netplan", "apply"],
     takes_server_parts: false,
+    takes_version_2: true,
     limits: manual(
         "Version 2 reaches netplan as it is, but for keys and values that it, or the device's renderer, refuses. Of version 1: `keep_configuration` other than a plain yes, `pointopoint`, \
              `scope`, a second metric for the leases of one interface, MAC addresses and name servers that are none, and \

@@ -44,6 +44,7 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: true,
     reload: &["nmcli", "connection", "reload"],
     takes_server_parts: false,
+    takes_version_2: false,
     limits: manual(
         "`optional`, `keep_configuration` other than a plain yes, an unusual broadcast address, `pointopoint`, an \
              address's scope, label and lifetime, the DHCP overrides `use-domains`, `use-hostname`, `use-mtu` and `use-ntp`, \

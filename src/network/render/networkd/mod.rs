@@ -36,6 +36,7 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: true,
     reload: &["networkctl", "reload"],
     takes_server_parts: true,
+    takes_version_2: false,
     limits: manual(
         "Wi-Fi networks, the overrides `use-mtu` and `use-routes` of DHCPv6, the bond parameters `num_unsol_na` and `use_carrier`, and the bridge \
              parameters `bridge_waitport`, `bridge_gcint`, `bridge_hw` and `bridge_maxwait`.",

@@ -64,6 +64,7 @@ pub static RENDERER: Renderer = Renderer {
     reads_run: false,
     reload: &[],
     takes_server_parts: false,
+    takes_version_2: false,
     limits: manual(
         "Patterns in `match`, dummy devices, Wi-Fi, VRFs and tunnels; `optional`, `link-local`, `keep_configuration` \
              other than a plain yes, an unusual broadcast address, `pointopoint`, an address's scope, label and lifetime, \
