@@ -237,8 +237,13 @@ const DEVICES: &[(&str, &str)] = &[
 fn reported_keys() -> String {
     let of_device = DEVICE_KEYS.iter().map(|(name, value)| {
         let key = name.split(':').next().unwrap_or_default();
-        let dhcp = if key.starts_with("dhcp4-") { "dhcp4: true, " } else { "" };
-        (*name, format!("version: 2\nethernets: {{e: {{{dhcp}{key}: {value}}}}}"))
+        // What the key is about.
+        let about = match key.split('-').next() {
+            Some("dhcp4") if key != "dhcp4" => "dhcp4: true, ",
+            Some("ipv6") => "addresses: ['2001:db8::2/64'], ",
+            _ => "",
+        };
+        (*name, format!("version: 2\nethernets: {{e: {{{about}{key}: {value}}}}}"))
     });
     let of_others = DEVICES.iter().map(|(name, rest)| (*name, format!("version: 2\nethernets: {{e: {{}}}}\n{rest}")));
     let stacks = ["netplan", "networkd", "network-manager", "sysconfig rhel", "sysconfig sles", "eni debian"];

@@ -217,6 +217,7 @@ impl Device {
                 self.entry.insert("mac_address", mac);
             }
             "accept-ra" => drop(self.entry.insert("accept-ra", value != "0")),
+            "privext" => drop(self.entry.insert("ipv6-privacy", value != "0")),
             "dns-nameservers" | "dns-nameserver" => drop(subnet.insert("dns_nameservers", words())),
             "dns-search" | "dns-domain" => drop(subnet.insert("dns_search", words())),
             "bond-slaves" | "bridge-ports" => {
@@ -312,6 +313,15 @@ mod tests {
 
     fn read(text: &str) -> Network {
         super::read("t", &text.into(), &Macs::default(), &Problems::new()).unwrap()
+    }
+
+    #[test]
+    fn privacy_is_that_of_version_2() {
+        let of = |value: &str| {
+            let network = read(&format!("auto e\niface e inet6 auto\n    privext {value}\n"));
+            network.interface("e").unwrap().extra.get("ipv6-privacy").cloned()
+        };
+        assert_eq!((of("2"), of("0")), (Some(true.into()), Some(false.into())));
     }
 
     #[test]

@@ -126,6 +126,16 @@ pub fn has_metric(subnet: &Subnet) -> bool {
     !subnet.method.is_dhcp6() && !matches!(subnet.method, Method::Dhcp6Stateless | Method::Slaac)
 }
 
+/// Whether the subnet's stanza can have `privext` (interfaces(5)).
+pub fn has_privacy(subnet: &Subnet) -> bool {
+    subnet.is_v6() && !subnet.method.is_dhcp6()
+}
+
+/// `privext` of the device: 2 prefers temporary addresses.
+pub fn privacy(interface: &Interface) -> Option<u8> {
+    interface.extra.get("ipv6-privacy").map(|on| 2 * u8::from(on.is_true()))
+}
+
 /// Reports the keys that interfaces(5) cannot express. `keeps`: the device is not brought down at shutdown.
 pub fn report(interface: &Interface, keeps: bool, unsupported: &mut Unsupported) {
     let (four, six) = (&interface.dhcp4_overrides, &interface.dhcp6_overrides);
@@ -150,5 +160,6 @@ pub fn report(interface: &Interface, keeps: bool, unsupported: &mut Unsupported)
             }
         }
     }
-    interface.extra_keys().for_each(|key| unsupported.key(interface, key));
+    let is_lost = |key: &&str| *key != "ipv6-privacy" || !interface.subnets.iter().any(has_privacy);
+    interface.extra_keys().filter(is_lost).for_each(|key| unsupported.key(interface, key));
 }

@@ -213,6 +213,7 @@ fn subnet(
     stanza.maybe("metric", lease_metric.or(subnet.metric).filter(|_| device::has_metric(subnet)));
     if v6 {
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
+        stanza.maybe("privext", device::privacy(interface).filter(|_| device::has_privacy(subnet)));
     }
     stanza.maybe("mtu", subnet.mtu.filter(|_| v6 || interface.mtu.is_none()));
     let other = interface.gateway_route(subnet).filter(|_| method == "static" && gateway.is_none());
@@ -272,6 +273,15 @@ mod tests {
 
     fn body(text: &str) -> String {
         files(&RENDERER, text, "debian")[0].content.strip_prefix(HEADER).unwrap().to_owned()
+    }
+
+    #[test]
+    fn privacy_is_in_stanzas_that_can_have_it() {
+        let of = |keys: &str| body(&format!("version: 2\nethernets: {{e: {{{keys}}}}}"));
+        let text = of("ipv6-privacy: true, addresses: [10.0.0.2/8, '2001:db8::2/64']");
+        assert!(text.ends_with("iface e inet static\n    address 10.0.0.2/8\n\niface e inet6 static\n    address 2001:db8::2/64\n    privext 2\n"), "{text}");
+        assert!(of("ipv6-privacy: false, addresses: ['2001:db8::2/64']").ends_with("    privext 0\n"));
+        assert!(!of("ipv6-privacy: true, dhcp6: true").contains("privext"));
     }
 
     #[test]

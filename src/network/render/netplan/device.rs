@@ -131,7 +131,7 @@ pub fn device(interface: &Interface, own: Map, dns: &Dns, unsupported: &mut Unsu
     }
     for (key, value) in interface.extra.iter() {
         match key {
-            "activation-mode" | "critical" => drop(out.insert(key, value.clone())),
+            "activation-mode" | "critical" | "ipv6-privacy" => drop(out.insert(key, value.clone())),
             _ => unsupported.key(interface, key),
         }
     }
