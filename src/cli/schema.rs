@@ -306,7 +306,7 @@ fn system(path: &str) -> Result<Vec<Document>> {
         // A document without a known header is not processed: the raw one is checked instead.
         let size = |file: &str| root.stat(&at(file)).map_or(0, |s| s.size);
         let path = at(if size(made) == 0 && size(raw) > 0 { raw } else { made });
-        // Where no network was configured cloud-init has no record of it, and this one is empty.
+        // Where no network was configured, cloud-init has no such file, and this one holds null.
         let is_given = |bytes: &Vec<u8>| name != "network-config" || bytes.trim_ascii() != b"null";
         if let Some(bytes) = root.read(&path)?.filter(is_given) {
             documents.push(Document { name, kind, path, bytes });

@@ -275,24 +275,26 @@ impl Network {
         }
     }
 
-    /// The network with name servers that are addresses alone, where that is enough to reach them, if any has more than its address; and
-    /// what each of these was.
+    /// The same network, with the address alone in place of each name server that has more and is reached by its address; and these
+    /// servers as they were, each once. None if no server has more than its address.
     pub fn with_plain_servers(&self) -> Option<(Network, Vec<String>)> {
         let has_more = |text: &String| NameServer::parse(text).is_some_and(|server| server.has_more());
-        let mut lists = self.interfaces.iter().flat_map(Interface::servers).chain([&self.dns.servers]);
-        if !lists.any(|servers| servers.iter().any(has_more)) {
+        if !self.interfaces.iter().flat_map(Interface::servers).chain(&self.dns.servers).any(has_more) {
             return None;
         }
-        let (mut network, mut changed) = (self.clone(), Vec::new());
+        let mut network = self.clone();
         let of_devices = network.interfaces.iter_mut().flat_map(|interface| {
-            interface.subnets.iter_mut().map(|subnet| &mut subnet.dns.servers).chain([&mut interface.dns.servers])
+            interface.subnets.iter_mut().map(|subnet| &mut subnet.dns).chain([&mut interface.dns])
         });
-        for text in of_devices.chain([&mut network.dns.servers]).flatten().filter(|text| has_more(text)) {
-            if let Some(ip) = NameServer::parse(text).as_ref().and_then(NameServer::plain) {
-                let before = std::mem::replace(text, ip.to_string());
-                add_new(&mut changed, &[before]);
+        let (mut before, mut changed) = (Vec::new(), Vec::new());
+        for text in of_devices.chain([&mut network.dns]).flat_map(|dns| &mut dns.servers) {
+            let server = NameServer::parse(text).filter(NameServer::has_more);
+            if let Some(ip) = server.as_ref().and_then(NameServer::plain) {
+                before.push(std::mem::replace(text, ip.to_string()));
             }
         }
+        // At once: one by one, each would be compared with all others.
+        add_new(&mut changed, &before);
         Some((network, changed))
     }
 
@@ -432,6 +434,17 @@ impl Interface {
         self.subnets.iter().flat_map(|s| &s.routes).chain(&self.routes)
     }
 
+    /// Name servers of the interface's subnets and its own, in this order; some may be there twice.
+    pub fn servers(&self) -> impl Iterator<Item = &String> {
+        self.subnets.iter().flat_map(|s| &s.dns.servers).chain(&self.dns.servers)
+    }
+
+    /// How temporary addresses of IPv6 are used, as the kernel counts (`use_tempaddr`): 0 for not at all, 2 for rather than others. None
+    /// if the configuration does not say.
+    pub fn temporary_addresses(&self) -> Option<u8> {
+        self.extra.get("ipv6-privacy").map(|on| if on.is_true() { 2 } else { 0 })
+    }
+
     /// The device's MTU, else that of its last IPv4 subnet with one, as in cloud-init.
     pub fn link_mtu(&self) -> Option<u32> {
         self.mtu.or_else(|| self.subnet_mtu(false))
@@ -543,13 +556,6 @@ fn add_new(list: &mut Vec<String>, new: &[String]) {
     let mut known: BTreeSet<&str> = list.iter().map(String::as_str).collect();
     let added: Vec<String> = new.iter().filter(|text| known.insert(text)).cloned().collect();
     list.extend(added);
-}
-
-impl Interface {
-    /// The lists of name servers of a device.
-    fn servers(&self) -> impl Iterator<Item = &Vec<String>> {
-        self.subnets.iter().map(|subnet| &subnet.dns.servers).chain([&self.dns.servers])
-    }
 }
 
 impl Dns {

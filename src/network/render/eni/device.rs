@@ -12,7 +12,7 @@ use crate::network::render::renderer::Unsupported;
 /// Whether ifupdown can create or configure the device.
 pub fn is_known(interface: &Interface, unsupported: &mut Unsupported) -> bool {
     let section = match &interface.device_type {
-        // ifup fails for it, and its ports wait for it.
+        // No device can have the name: ifup would fail, and the ports of a bond or bridge would wait for it.
         _ if !is_name(&interface.name) => "name",
         DeviceType::Ethernet
         | DeviceType::Infiniband
@@ -129,11 +129,6 @@ pub fn has_metric(subnet: &Subnet) -> bool {
 /// Whether the subnet's stanza can have `privext` (interfaces(5)).
 pub fn has_privacy(subnet: &Subnet) -> bool {
     subnet.is_v6() && !subnet.method.is_dhcp6()
-}
-
-/// `privext` of the device: 2 prefers temporary addresses.
-pub fn privacy(interface: &Interface) -> Option<u8> {
-    interface.extra.get("ipv6-privacy").map(|on| 2 * u8::from(on.is_true()))
 }
 
 /// Reports the keys that interfaces(5) cannot express. `keeps`: the device is not brought down at shutdown.

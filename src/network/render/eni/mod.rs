@@ -213,7 +213,7 @@ fn subnet(
     stanza.maybe("metric", lease_metric.or(subnet.metric).filter(|_| device::has_metric(subnet)));
     if v6 {
         stanza.maybe("accept-ra", interface.accept_ra.map(u8::from));
-        stanza.maybe("privext", device::privacy(interface).filter(|_| device::has_privacy(subnet)));
+        stanza.maybe("privext", interface.temporary_addresses().filter(|_| device::has_privacy(subnet)));
     }
     stanza.maybe("mtu", subnet.mtu.filter(|_| v6 || interface.mtu.is_none()));
     let other = interface.gateway_route(subnet).filter(|_| method == "static" && gateway.is_none());

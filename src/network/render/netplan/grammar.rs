@@ -90,7 +90,7 @@ pub fn filter(network: &mut Map, unsupported: &mut Unsupported) {
     order(network);
 }
 
-/// Removes a renderer that netplan does not know, in place of which it has another.
+/// Removes a renderer that netplan does not know. The renderer above it applies then, or netplan's default.
 fn check_renderer(of: &mut Map, path: &str, unsupported: &mut Unsupported) {
     let given = of.get("renderer");
     if given.and_then(Value::as_str).is_none_or(|name| !GRAMMAR.takes("device", "renderer", name)) {

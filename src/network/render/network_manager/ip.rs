@@ -26,7 +26,6 @@ struct FamilyConfig<'a> {
 
 impl<'a> FamilyConfig<'a> {
     fn of(interface: &'a Interface, v6: bool) -> FamilyConfig<'a> {
-        let own = interface.subnets.iter().flat_map(|s| &s.dns.servers).chain(&interface.dns.servers);
         let family = |cidr: &Option<Cidr>| cidr.as_ref().map(Cidr::is_v6);
         FamilyConfig {
             v6,
@@ -43,7 +42,7 @@ impl<'a> FamilyConfig<'a> {
                 .iter()
                 .filter(|r| family(&r.from).or(family(&r.to)).unwrap_or(false) == v6)
                 .collect(),
-            servers: own.filter(|s| is_v6(s) == v6).collect(),
+            servers: interface.servers().filter(|s| is_v6(s) == v6).collect(),
         }
     }
 

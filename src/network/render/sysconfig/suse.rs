@@ -62,10 +62,8 @@ pub fn files(network: &Network, interface: &Interface, unsupported: &mut Unsuppo
 
 /// The kernel's settings that no variable has (ifsysctl(5)). With `/` between the parts, a name may have dots.
 fn sysctl(interface: &Interface) -> Option<File> {
-    let privacy = interface.extra.get("ipv6-privacy").map(Value::is_true);
-    // As a number: 2 prefers temporary addresses.
     let settings =
-        [("accept_ra", interface.accept_ra.map(u8::from)), ("use_tempaddr", privacy.map(|on| 2 * u8::from(on)))];
+        [("accept_ra", interface.accept_ra.map(u8::from)), ("use_tempaddr", interface.temporary_addresses())];
     let mut out = String::from(HEADER);
     for (key, value) in settings {
         if let Some(value) = value {
